@@ -1,8 +1,10 @@
-"""Build the extension module ``olsen._kernel._native``; all other facts of the package are in pyproject.toml.
+"""Build the extension module ``olsen._kernel._native``; all other facts of the package are in
+pyproject.toml.
 
-The kernels are compiled once for each instruction set and linked into one module, which chooses when it is loaded. It
-uses the limited API, so one wheel serves every Python from 3.11 on. GCC 12, clang and zig's compiler can build it. This
-file is also the build backend: where no C compiler is found, it asks the installer for the one in PyPI's ``ziglang``.
+The kernels are compiled once for each instruction set and linked into one module, which chooses
+when it is loaded. It uses the limited API, so one wheel serves every Python from 3.11 on. GCC 12,
+clang and zig's compiler can build it. This file is also the build backend: where no C compiler is
+found, it asks the installer for the one in PyPI's ``ziglang``.
 """
 
 from __future__ import annotations
@@ -22,18 +24,38 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 KERNEL = "src/olsen/_kernel"
-# Contraction is off because the sources say where products are fused with sums: results do not depend on the compiler.
-FLAGS = ["-std=c11", "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fvisibility=hidden"]
-X86_SETS = {"avx512": ["-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"], "avx2": ["-mavx2", "-mfma"]}
-SANITIZERS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+# Contraction is off because the sources say where products are fused with sums: results do not
+# depend on the compiler.
+FLAGS = [
+    "-std=c11",
+    "-O3",
+    "-g0",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+]
+X86_SETS = {
+    "avx512": ["-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"],
+    "avx2": ["-mavx2", "-mfma"],
+}
+SANITIZERS = [
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+]
 MISSING = (
-    "olsen needs a C compiler (GCC 12 or later, or clang) and found none{}. Install one, or name it in the variable "
-    "CC, or `pip install ziglang`, whose compiler is then used."
+    "olsen needs a C compiler (GCC 12 or later, or clang) and found none{}. Install one, or name it"
+    " in the variable CC, or `pip install ziglang`, whose compiler is then used."
 )
 
 
 def command() -> list[str]:
-    """The C compiler: the one named by CC, else the one Python was built with, cc, gcc, clang, else zig's."""
+    """The C compiler: the one named by CC, else the one Python was built with, cc, gcc, clang, else
+    zig's.
+    """
     if named := shlex.split(os.environ.get("CC", "")):
         return named if shutil.which(named[0]) else []
     for words in (shlex.split(sysconfig.get_config_var("CC") or "cc"), ["cc"], ["gcc"], ["clang"]):
@@ -47,25 +69,37 @@ def command() -> list[str]:
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    return [*_wheel(config_settings), *([] if command() or os.environ.get("CC") else ["ziglang>=0.13"])]
+    return [
+        *_wheel(config_settings),
+        *([] if command() or os.environ.get("CC") else ["ziglang>=0.13"]),
+    ]
 
 
 def get_requires_for_build_editable(config_settings=None):
-    return [*_editable(config_settings), *([] if command() or os.environ.get("CC") else ["ziglang>=0.13"])]
+    return [
+        *_editable(config_settings),
+        *([] if command() or os.environ.get("CC") else ["ziglang>=0.13"]),
+    ]
 
 
 class BuildKernel(build_ext):
-    """Compile ``kernels.c`` for every instruction set of the machine, then the module that chooses among them."""
+    """Compile ``kernels.c`` for every instruction set of the machine, then the module that chooses
+    among them.
+    """
 
     def build_extension(self, ext: Extension) -> None:
         found = command()
         if not found:
-            raise CompileError(MISSING.format(f": CC is {os.environ['CC']}" if os.environ.get("CC") else ""))
+            raise CompileError(
+                MISSING.format(f": CC is {os.environ['CC']}" if os.environ.get("CC") else "")
+            )
         self.force = self.compiler.force = True  # what lies there may be of another compiler
         if os.name != "nt":
             named = {"compiler_so": [*found, "-fPIC", *_given("CPPFLAGS"), *_given("CFLAGS")]}
             named["linker_so"] = [*found, *_linking(), *_given("LDFLAGS")]
-            self.compiler.set_executables(**{key: shlex.join(words) for key, words in named.items()})
+            self.compiler.set_executables(
+                **{key: shlex.join(words) for key, words in named.items()}
+            )
         x86 = self.plat_name.endswith(("x86_64", "amd64"))  # of the machine that the wheel is for
         ext.define_macros = [*ext.define_macros, *([("X86_SETS", "1")] if x86 else [])]
         ext.extra_objects = []
@@ -80,7 +114,9 @@ class BuildKernel(build_ext):
 
 
 def _linking() -> list[str]:
-    """How a module is linked: as Python says, without its own compiler and the folders of its own machine."""
+    """How a module is linked: as Python says, without its own compiler and the folders of its own
+    machine.
+    """
     words, own = (shlex.split(sysconfig.get_config_var(name) or "") for name in ("LDSHARED", "CC"))
     words = words[len(own) :] if own and words[: len(own)] == own else words[1:] or ["-shared"]
     return [word for word in words if not word.startswith(("-L", "-Wl,-rpath"))]
@@ -92,7 +128,9 @@ def _given(variable: str) -> list[str]:
 
 def main() -> None:
     sanitize = SANITIZERS if os.environ.get("OLSEN_SANITIZE") else []
-    one_for_all = not sysconfig.get_config_var("Py_GIL_DISABLED")  # Pythons without the lock have no limited API
+    one_for_all = not sysconfig.get_config_var(
+        "Py_GIL_DISABLED"
+    )  # Pythons without the lock have no limited API
     module = Extension(
         "olsen._kernel._native",
         [f"{KERNEL}/module.c"],

@@ -1,4 +1,5 @@
-"""A Dask array that is never in the client: tune and fit on two worker processes, and watch the client's memory.
+"""A Dask array that is never in the client: tune and fit on two worker processes, and watch the
+client's memory.
 
 python benchmarks/cluster.py                     # 2 000 000 x 200, about 3.2 GB that exist in chunks only
 python benchmarks/cluster.py --rows 100000       # a short run
@@ -49,13 +50,20 @@ def make_data(rows, columns, chunk):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--columns", type=int, default=200)
     parser.add_argument("--chunk", type=int, default=50_000)
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     arguments = parser.parse_args()
-    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    settings = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+    }
     with distributed.LocalCluster(silence_logs=40, **settings) as local, distributed.Client(local):
         X, y = make_data(arguments.rows, arguments.columns, arguments.chunk)
         small = AdaptiveOLSEnsembleRegressor(n_estimators=10, random_state=0)

@@ -1,8 +1,9 @@
-"""Times and peaks of memory of two commits in alternation: ``python benchmarks/commits.py COMMIT [--rounds 5]``.
+"""Times and peaks of memory of two commits in alternation: ``python benchmarks/commits.py COMMIT
+[--rounds 5]``.
 
-The cases are those of ``asv_suite``. Each round starts one process per commit and case, the earlier commit and the
-working tree in turn, so that a noisy moment hits both; the best of all rounds counts. The earlier commit is checked out
-and compiled in a temporary folder.
+The cases are those of ``asv_suite``. Each round starts one process per commit and case, the earlier
+commit and the working tree in turn, so that a noisy moment hits both; the best of all rounds
+counts. The earlier commit is checked out and compiled in a temporary folder.
 """
 
 from __future__ import annotations
@@ -31,9 +32,14 @@ def cases() -> list[tuple[str, str, str, int]]:
         content = vars(importlib.import_module(f"asv_suite.{module}"))
         for name, kind in content.items():
             if isinstance(kind, type):
-                methods = [method for method in vars(kind) if method.startswith(("time_", "peakmem_"))]
+                methods = [
+                    method for method in vars(kind) if method.startswith(("time_", "peakmem_"))
+                ]
                 parameters = range(len(getattr(kind, "params", (None,))))
-                listed += [(module, name, method, i) for method, i in itertools.product(methods, parameters)]
+                listed += [
+                    (module, name, method, i)
+                    for method, i in itertools.product(methods, parameters)
+                ]
     return listed
 
 
@@ -62,12 +68,17 @@ def measured_in(source: Path, case: tuple[str, str, str, int]) -> float:
 
 def checked_out(commit: str, folder: Path) -> Path:
     """The library of the commit, compiled and installed in a folder."""
-    archive = subprocess.run(["git", "-C", ROOT, "archive", commit], check=True, capture_output=True).stdout
+    archive = subprocess.run(
+        ["git", "-C", ROOT, "archive", commit], check=True, capture_output=True
+    ).stdout
     tree = folder / "tree"
     tree.mkdir()
     subprocess.run(["tar", "-x"], cwd=tree, input=archive, check=True)
     library = folder / "library"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", library, tree], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", library, tree],
+        check=True,
+    )
     return library
 
 
@@ -76,13 +87,18 @@ def compare(commit: str, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         before = checked_out(commit, Path(folder))
         for case in cases():
-            pairs = [(measured_in(before, case), measured_in(ROOT / "src", case)) for _ in range(rounds)]
+            pairs = [
+                (measured_in(before, case), measured_in(ROOT / "src", case)) for _ in range(rounds)
+            ]
             earlier, now = (min(side) for side in zip(*pairs, strict=True))
             unit = "s" if case[2].startswith("time_") else "MB"
             judged = unit == "MB" or earlier >= MIN_COMPARED_SECONDS
             note = "" if judged else "  (short)"
             label = ".".join(map(str, case))
-            print(f"{label:45} {earlier:10.4f} {now:10.4f} {unit:2}  x{now / earlier:.3f}{note}", flush=True)
+            print(
+                f"{label:45} {earlier:10.4f} {now:10.4f} {unit:2}  x{now / earlier:.3f}{note}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
     python benchmarks/compare.py --data FOLDER     # with the tables of a folder: CSV files with a column `target`
     python benchmarks/compare.py --quick           # toy sizes: whether it runs, not how fast
 
-Every group prints a table and stores it, with the machine it ran on, as GROUP.json and GROUP.md in the folder `--out`.
-Nothing here asserts a time: a limit that is missed says FAIL in its row.
+Every group prints a table and stores it, with the machine it ran on, as GROUP.json and GROUP.md in
+the folder `--out`. Nothing here asserts a time: a limit that is missed says FAIL in its row.
 """
 
 from __future__ import annotations
@@ -40,12 +40,20 @@ def main(arguments=None) -> int:
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--quick", action="store_true", help="toy sizes, seconds; stored in out/ unless --out says else"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", metavar="GROUP", choices=list(GROUPS), help=", ".join(GROUPS))
-    parser.add_argument("--data", type=Path, metavar="DIR", help="tables for the group `real`, skipped without")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="toy sizes, seconds; stored in out/ unless --out says else",
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="GROUP", choices=list(GROUPS), help=", ".join(GROUPS)
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="tables for the group `real`, skipped without"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where tables are stored")
     return parser.parse_args(arguments)
 
@@ -70,7 +78,9 @@ def run_group(name: str, about: dict, out: Path, options: argparse.Namespace) ->
     result = {"group": name, "quick": quick, "took_seconds": took, "machine": about, "rows": rows}
     result["after"] = machine.product_rate(quick)
     (out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (out / f"{name}.md").write_text(markdown([GROUPS[name].cells(row) for row in rows]), encoding="utf-8")
+    (out / f"{name}.md").write_text(
+        markdown([GROUPS[name].cells(row) for row in rows]), encoding="utf-8"
+    )
     return True
 
 

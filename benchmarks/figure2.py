@@ -1,8 +1,10 @@
-"""One trial of figure 2 at gamma = 2, every number of members up to 1000: the authors' recipe and ours.
+"""One trial of figure 2 at gamma = 2, every number of members up to 1000: the authors' recipe and
+ours.
 
-The authors' recipe (github.com/dlej/ensemble-ols) grows ``BaggingRegressor(LinearRegression(fit_intercept=False),
-bootstrap=False)`` by ``warm_start`` and averages the coefficients of its members at every k of the grid. Ours draws all
-members, solves them from one Gram matrix, and takes cumulative means. Both start from the same X and y, take turns, and
+The authors' recipe (github.com/dlej/ensemble-ols) grows
+``BaggingRegressor(LinearRegression(fit_intercept=False), bootstrap=False)`` by ``warm_start`` and
+averages the coefficients of its members at every k of the grid. Ours draws all members, solves them
+from one Gram matrix, and takes cumulative means. Both start from the same X and y, take turns, and
 have one thread.
 """
 
@@ -34,11 +36,15 @@ def setting():
 def authors_risks(sample, columns, ks, seed):
     """Risk at every k, refitting nothing: members are added by warm starts."""
     member = LinearRegression(fit_intercept=False)
-    model = BaggingRegressor(member, max_features=columns, bootstrap=False, warm_start=True, random_state=seed)
+    model = BaggingRegressor(
+        member, max_features=columns, bootstrap=False, warm_start=True, random_state=seed
+    )
     total, counted, risks = np.zeros(len(sample.beta)), 0, []
     for k in ks:
         model.set_params(n_estimators=k).fit(sample.X, sample.y)
-        for one, drawn in zip(model.estimators_[counted:], model.estimators_features_[counted:], strict=True):
+        for one, drawn in zip(
+            model.estimators_[counted:], model.estimators_features_[counted:], strict=True
+        ):
             total[drawn] += one.coef_
         counted = k
         risks.append(sample.energy(total / k - sample.beta))
@@ -73,8 +79,8 @@ def compare(trials: int = 12, repeats: int = 8, most: int = 1000) -> dict:
     Returns
     -------
     dict
-        Seconds of both, their ratio, and the largest difference of mean risks in standard errors of the paired
-        differences (over trials, at k = 1, 10, 100 and 1000 or the nearest of the grid).
+        Seconds of both, their ratio, and the largest difference of mean risks in standard errors of
+        the paired differences (over trials, at k = 1, 10, 100 and 1000 or the nearest of the grid).
     """
     problem, columns, ks = setting()
     ks = tuple(k for k in ks if k <= most)
@@ -91,22 +97,39 @@ def compare(trials: int = 12, repeats: int = 8, most: int = 1000) -> dict:
     stacked = np.array(difference)[:, shown]
     distance = np.abs(stacked.mean(axis=0)) / (stacked.std(axis=0, ddof=1) / np.sqrt(trials))
     return {
-        "n": problem.n, "p": problem.p, "columns": columns, "members": max(ks), "trials": trials,
-        "seconds_bagging": min(theirs), "seconds_olsen": min(ours), "ratio": min(theirs) / min(ours),
-        "k": [ks[i] for i in shown], "difference": stacked.mean(axis=0).tolist(),
+        "n": problem.n,
+        "p": problem.p,
+        "columns": columns,
+        "members": max(ks),
+        "trials": trials,
+        "seconds_bagging": min(theirs),
+        "seconds_olsen": min(ours),
+        "ratio": min(theirs) / min(ours),
+        "k": [ks[i] for i in shown],
+        "difference": stacked.mean(axis=0).tolist(),
         "standard_errors": distance.tolist(),
-    }  # fmt: skip
+    }
 
 
 def main(trials: int) -> dict:
     """Print the comparison and return it."""
     result = compare(trials)
-    print(f"figure 2, one trial: n = {result['n']}, p = {result['p']}, {result['columns']} columns in a member, "
-          f"k to {result['members']}, {trials} data sets")  # fmt: skip
+    print(
+        f"figure 2, one trial: n = {result['n']}, p = {result['p']}, {result['columns']} columns in"
+        f" a member, k to {result['members']}, {trials} data sets"
+    )
     print(f"  Bagging + LinearRegression  {result['seconds_bagging'] * 1e3:9.1f} ms")
-    print(f"  olsen                       {result['seconds_olsen'] * 1e3:9.1f} ms   {result['ratio']:.0f} times faster")
-    for k, difference, distance in zip(result["k"], result["difference"], result["standard_errors"], strict=True):
-        print(f"  mean difference of risks at k = {k:>4}: {difference:+.4f}, {distance:.1f} standard errors")
+    print(
+        f"  olsen                       {result['seconds_olsen'] * 1e3:9.1f} ms  "
+        f" {result['ratio']:.0f} times faster"
+    )
+    for k, difference, distance in zip(
+        result["k"], result["difference"], result["standard_errors"], strict=True
+    ):
+        print(
+            f"  mean difference of risks at k = {k:>4}: {difference:+.4f}, {distance:.1f} standard"
+            " errors"
+        )
     return result
 
 

@@ -1,14 +1,16 @@
-"""One GPU against all CPU cores of its machine: members by masked conjugate gradients, sizes from moments of folds.
+"""One GPU against all CPU cores of its machine: members by masked conjugate gradients, sizes from
+moments of folds.
 
 Needs the source tree, numpy, scipy, scikit-learn and torch; nothing has to be installed.
 
     python benchmarks/gpu.py --out gpu.json            # everything, a few minutes
     python benchmarks/gpu.py --quick --device cpu      # a toy run that shows that the script works
 
-Times are the best of repeats, in seconds, with the device synchronised before and after. "solve" starts from drawn
-subsets and includes moments, all members and their sum; "fit" is the whole call of the estimator, checks and drawing
-included. Tuned fits are `AdaptiveOLSEnsembleRegressor()` with its defaults; beside them stands the same k-fold
-cross-validation on all cores, of one block of rows. "must" and "aim" are what `fit_s` is to stay below on an H200.
+Times are the best of repeats, in seconds, with the device synchronised before and after. "solve"
+starts from drawn subsets and includes moments, all members and their sum; "fit" is the whole call
+of the estimator, checks and drawing included. Tuned fits are `AdaptiveOLSEnsembleRegressor()` with
+its defaults; beside them stands the same k-fold cross-validation on all cores, of one block of
+rows. "must" and "aim" are what `fit_s` is to stay below on an H200.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ import time
 from functools import partial
 from pathlib import Path
 
-os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scikit-learn asks for it before it follows arrays of other libraries
+os.environ.setdefault(
+    "SCIPY_ARRAY_API", "1"
+)  # scikit-learn asks for it before it follows arrays of other libraries
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import numpy as np
@@ -82,7 +86,9 @@ def problem_of(X, y):
 
 def solve(X, y, features):
     """Mean coefficients of all members, from data and drawn subsets."""
-    return on_device.solve_sum(problem_of(X, y), features, None, "auto", THREADS).coef[:, 0] / len(features)
+    return on_device.solve_sum(problem_of(X, y), features, None, "auto", THREADS).coef[:, 0] / len(
+        features
+    )
 
 
 def members(X, y, features):
@@ -116,8 +122,19 @@ def run_case(name, shape, device, repeats, dtype):
     drawing, (features, _) = best_of(on_host, 5, torch.device("cpu"))
     solving, coef = best_of(lambda: solve(X, y, features), repeats, device)
     fitting, model = best_of(lambda: model.fit(X, y), repeats, device)
-    row = {"case": name, "shape": shape, "dtype": str(dtype), "device": str(device), "solver": model.solver_}
-    row |= {"draw_on_host_s": drawing, "solve_s": solving, "fit_s": fitting, "fallbacks": model.n_fallbacks_}
+    row = {
+        "case": name,
+        "shape": shape,
+        "dtype": str(dtype),
+        "device": str(device),
+        "solver": model.solver_,
+    }
+    row |= {
+        "draw_on_host_s": drawing,
+        "solve_s": solving,
+        "fit_s": fitting,
+        "fallbacks": model.n_fallbacks_,
+    }
     row |= measure_parts(X, y, features, repeats, device) | GOALS.get(name, {})
     if device.type == "cuda":
         row["peak_gpu_GB"] = torch.cuda.max_memory_allocated(device) / 1e9
@@ -128,15 +145,29 @@ def run_case(name, shape, device, repeats, dtype):
 def run_tuned(name, shape, device, repeats, on_host):
     """A tuned fit with the defaults, and the same by all cores from one block of rows."""
     X, y = make_data(*shape, device)
-    first, model = best_of(lambda: AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y), 1, device)
+    first, model = best_of(
+        lambda: AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y), 1, device
+    )
     fitting, model = best_of(lambda: model.fit(X, y), repeats, device)
-    row = {"case": name, "shape": shape, "dtype": "torch.float64", "device": str(device), "first_fit_s": first}
-    row |= {"fit_s": fitting, "columns_per_member": float(model.inclusion_.sum()), "schemes": model.scheme_weights_}
+    row = {
+        "case": name,
+        "shape": shape,
+        "dtype": "torch.float64",
+        "device": str(device),
+        "first_fit_s": first,
+    }
+    row |= {
+        "fit_s": fitting,
+        "columns_per_member": float(model.inclusion_.sum()),
+        "schemes": model.scheme_weights_,
+    }
     row |= GOALS[name]
     if on_host:
         block = X.cpu().numpy(), y.cpu().numpy()
         host = AdaptiveOLSEnsembleRegressor(random_state=0, n_jobs=-1)
-        row["cpu_blocks_s"], host = best_of(lambda: host.fit(lambda: iter([block]), None), 1, torch.device("cpu"))
+        row["cpu_blocks_s"], host = best_of(
+            lambda: host.fit(lambda: iter([block]), None), 1, torch.device("cpu")
+        )
         weights = model.cv_results_["weight"], host.cv_results_["weight"]
         row["same_choice"] = bool(np.allclose(*weights, rtol=0, atol=1e-6))
         row["relative_difference"] = difference(model.coef_.cpu().numpy(), host.coef_)
@@ -145,7 +176,9 @@ def run_tuned(name, shape, device, repeats, on_host):
 
 
 def compare_with_cpu(row, data, use_numpy):
-    """The same solve on all cores, through torch and through NumPy; differences of mean and of eight members."""
+    """The same solve on all cores, through torch and through NumPy; differences of mean and of
+    eight members.
+    """
     X, y, features, coef = data
     few = features.slice(0, min(8, len(features)))
     gpu_members, _ = members(X, y, few)
@@ -171,8 +204,16 @@ def difference(a, b):
 
 
 def header(device):
-    about = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
-    about |= {"scikit-learn": sklearn.__version__, "cores": os.cpu_count(), "torch_threads": torch.get_num_threads()}
+    about = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+    }
+    about |= {
+        "scikit-learn": sklearn.__version__,
+        "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+    }
     about["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return about
 
@@ -183,7 +224,12 @@ def show(rows):
         print(f"\n{row['case']}: {names} = {row['shape']}, {row['dtype']}, {row['device']}")
         for key, value in row.items():
             if key not in ("case", "shape", "dtype", "device"):
-                print(f"  {key:30s} {value:.4g}" if isinstance(value, float) else f"  {key:30s} {value}", flush=True)
+                print(
+                    f"  {key:30s} {value:.4g}"
+                    if isinstance(value, float)
+                    else f"  {key:30s} {value}",
+                    flush=True,
+                )
 
 
 def cases(name, shape, device, arguments):
@@ -200,13 +246,19 @@ def cases(name, shape, device, arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--quick", action="store_true", help="toy sizes")
-    parser.add_argument("--only", nargs="+", choices=[*SHAPES, *TUNED], default=["many", *TUNED, "large"])
+    parser.add_argument(
+        "--only", nargs="+", choices=[*SHAPES, *TUNED], default=["many", *TUNED, "large"]
+    )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--no-cpu", action="store_true", help="leave out the comparison with the CPU")
+    parser.add_argument(
+        "--no-cpu", action="store_true", help="leave out the comparison with the CPU"
+    )
     parser.add_argument("--no-numpy", action="store_true", help="CPU through torch only")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
@@ -221,7 +273,9 @@ def main():
                 if device.type == "cuda":
                     torch.cuda.empty_cache()
                 if arguments.out:  # after every case, so that a run cut short leaves what it has
-                    arguments.out.write_text(json.dumps({"machine": about, "results": rows}, indent=1))
+                    arguments.out.write_text(
+                        json.dumps({"machine": about, "results": rows}, indent=1)
+                    )
 
 
 if __name__ == "__main__":

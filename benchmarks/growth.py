@@ -1,8 +1,10 @@
-"""How the time of a fit grows with rows, columns and members: slopes, and a figure on logarithmic axes.
+"""How the time of a fit grows with rows, columns and members: slopes, and a figure on logarithmic
+axes.
 
     python benchmarks/growth.py [--results DIR] [--out FILE]
 
-Reads what the group `growth` of compare.py has stored; `report.py` calls it for the page of benchmarks.
+Reads what the group `growth` of compare.py has stored; `report.py` calls it for the page of
+benchmarks.
 """
 
 from __future__ import annotations
@@ -21,21 +23,28 @@ WORDS = {"n": "rows n", "p": "columns p", "m": "columns of a member m"}
 
 
 def below(rows: list[dict], images: Path) -> str:
-    """What stands below the table on the page: the slopes, and the figure, which is drawn into the folder."""
+    """What stands below the table on the page: the slopes, and the figure, which is drawn into the
+    folder.
+    """
     draw(rows, images / FIGURE)
-    return f"{sentence(rows)}\n\n![Time of a fit against rows, columns and members]({images.name}/{FIGURE})\n"
+    return (
+        f"{sentence(rows)}\n\n![Time of a fit against rows, columns and"
+        f" members]({images.name}/{FIGURE})\n"
+    )
 
 
 def sentence(rows):
     k = shown_members(rows)
     sweeps = "; ".join(
-        f"{slope(*sweep(rows, letter, k)):.2f} in {WORDS[letter]} ({reach(rows, letter)}, {fixed(rows, letter)})"
+        f"{slope(*sweep(rows, letter, k)):.2f} in {WORDS[letter]} ({reach(rows, letter)},"
+        f" {fixed(rows, letter)})"
         for letter in WORDS
     )
     slopes = [row["slope"] for row in rows]
     return (
-        f"Slopes of log time against the log of what grows, at k = {k}: {sweeps}. In members k: {min(slopes):.2f} to "
-        f"{max(slopes):.2f} over the rows of the table, half of them above {np.median(slopes):.2f}."
+        f"Slopes of log time against the log of what grows, at k = {k}: {sweeps}. In members k:"
+        f" {min(slopes):.2f} to {max(slopes):.2f} over the rows of the table, half of them above"
+        f" {np.median(slopes):.2f}."
     )
 
 
@@ -46,7 +55,9 @@ def shown_members(rows):
 
 def sweep(rows, letter, k):
     """Values of what grows, in order, and the times of k members."""
-    points = sorted((row["shape"][letter], row["seconds"][str(k)]) for row in rows if letter in row["sweeps"])
+    points = sorted(
+        (row["shape"][letter], row["seconds"][str(k)]) for row in rows if letter in row["sweeps"]
+    )
     values, took = zip(*points, strict=True)
     return values, took
 
@@ -91,7 +102,9 @@ def draw_sweep(ax, rows, letter):
 
 
 def draw_members(ax, rows):
-    """All shapes, the darker the more columns a member has; dashed on one-hot tables, dotted in proportion to k."""
+    """All shapes, the darker the more columns a member has; dashed on one-hot tables, dotted in
+    proportion to k.
+    """
     from matplotlib import colormaps
 
     largest = max(row["shape"]["m"] for row in rows)
@@ -110,9 +123,13 @@ def draw_members(ax, rows):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR")
-    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "images" / FIGURE, metavar="FILE")
+    parser.add_argument(
+        "--out", type=Path, default=HERE.parent / "docs" / "images" / FIGURE, metavar="FILE"
+    )
     options = parser.parse_args(arguments)
     stored = options.results / "growth.json"
     if not stored.exists():

@@ -1,9 +1,12 @@
-"""How often intervals hold what they shall: simulated settings, and real tables by cross-validation.
+"""How often intervals hold what they shall: simulated settings, and real tables by
+cross-validation.
 
-    python benchmarks/interval_coverage.py [--data DIR] [--repeats 100] [--coverage 0.9] [--methods jackknife+ cv+ ...]
+    python benchmarks/interval_coverage.py [--data DIR] [--repeats 100] [--coverage 0.9] [--methods
+    jackknife+ cv+ ...]
 
-Every simulated setting draws fresh training and test rows each time; standard errors are those over data sets. "raw"
-are quantiles of the residuals of the fitted rows, what one gets without leaving anything out.
+Every simulated setting draws fresh training and test rows each time; standard errors are those over
+data sets. "raw" are quantiles of the residuals of the fitted rows, what one gets without leaving
+anything out.
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ def signal(p: int) -> np.ndarray:
     return np.random.default_rng(7).standard_normal(p) / np.sqrt(p)
 
 
-def simulated(n: int, p: int, rho: float, noise: Callable[[np.random.Generator, np.ndarray], np.ndarray]) -> Callable:
+def simulated(
+    n: int, p: int, rho: float, noise: Callable[[np.random.Generator, np.ndarray], np.ndarray]
+) -> Callable:
     """A setting: a function of a random generator that gives a sample."""
 
     def draw(rng: np.random.Generator) -> Sample:
@@ -62,7 +67,9 @@ def simulated(n: int, p: int, rho: float, noise: Callable[[np.random.Generator, 
 
 
 def grouped(rng: np.random.Generator) -> Sample:
-    """Rows in groups of five that share columns, nearly, and an effect of their own; new rows are of new groups."""
+    """Rows in groups of five that share columns, nearly, and an effect of their own; new rows are
+    of new groups.
+    """
     n_groups, each, p = 40, 5, 50
     total = n_groups + N_TEST
     group = np.r_[np.repeat(np.arange(n_groups), each), np.arange(n_groups, total)]
@@ -75,7 +82,9 @@ def grouped(rng: np.random.Generator) -> Sample:
 
 SETTINGS: dict[str, Callable[[np.random.Generator], Sample]] = {
     "Gaussian, 150 x 50": simulated(150, 50, 0.0, lambda rng, X: rng.standard_normal(len(X))),
-    "AR(1), t4 noise, 150 x 50": simulated(150, 50, 0.7, lambda rng, X: rng.standard_t(4, len(X)) / np.sqrt(2)),
+    "AR(1), t4 noise, 150 x 50": simulated(
+        150, 50, 0.7, lambda rng, X: rng.standard_t(4, len(X)) / np.sqrt(2)
+    ),
     "n < p, 80 x 120": simulated(80, 120, 0.5, lambda rng, X: rng.standard_normal(len(X))),
     "heteroskedastic, 150 x 50": simulated(
         150, 50, 0.0, lambda rng, X: rng.standard_normal(len(X)) * np.sqrt(0.2 + 0.8 * X[:, 0] ** 2)
@@ -91,11 +100,17 @@ def estimators(grouped: bool) -> dict[str, Callable[[int], object]]:
         "adaptive": lambda seed: AdaptiveOLSEnsembleRegressor(random_state=seed),
     }
     if grouped:
-        found = {"adaptive": lambda seed: AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5), random_state=seed)}
+        found = {
+            "adaptive": lambda seed: AdaptiveOLSEnsembleRegressor(
+                cv=GroupKFold(5), random_state=seed
+            )
+        }
     return found
 
 
-def interval(model: object, X: np.ndarray, y: np.ndarray, new: np.ndarray, coverage: float, method: str) -> np.ndarray:
+def interval(
+    model: object, X: np.ndarray, y: np.ndarray, new: np.ndarray, coverage: float, method: str
+) -> np.ndarray:
     """Ends for new rows; "raw" are quantiles of the residuals of the fit."""
     if method != "raw":
         return model.predict_interval(new, coverage, method)
@@ -109,7 +124,9 @@ def covered(ends: np.ndarray, y: np.ndarray) -> float:
 
 
 def simulate(methods: list[str], coverage: float, repeats: int, seed: int) -> Iterator[list[str]]:
-    """Rows of a table: setting, estimator, and coverage with its standard error and width for every method."""
+    """Rows of a table: setting, estimator, and coverage with its standard error and width for every
+    method.
+    """
     for name, draw in SETTINGS.items():
         for kind, make in estimators(draw is grouped).items():
             found: dict[str, list[tuple[float, float]]] = {method: [] for method in methods}
@@ -121,7 +138,9 @@ def simulate(methods: list[str], coverage: float, repeats: int, seed: int) -> It
                     if sample.groups is not None and method.startswith("jackknife"):
                         continue
                     ends = interval(model, sample.X, sample.y, sample.X_test, coverage, method)
-                    found[method].append((covered(ends, sample.y_test), float(np.median(ends[:, 1] - ends[:, 0]))))
+                    found[method].append(
+                        (covered(ends, sample.y_test), float(np.median(ends[:, 1] - ends[:, 0])))
+                    )
             yield [name, kind, *(_cell(found[method]) for method in methods)]
 
 
@@ -129,7 +148,9 @@ def _cell(found: list[tuple[float, float]]) -> str:
     if not found:
         return ""
     share, width = np.array(found).T
-    return f"{share.mean():.3f} ± {share.std(ddof=1) / np.sqrt(len(share)):.3f} ({width.mean():.3g})"
+    return (
+        f"{share.mean():.3f} ± {share.std(ddof=1) / np.sqrt(len(share)):.3f} ({width.mean():.3g})"
+    )
 
 
 def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -142,13 +163,19 @@ def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
             columns.append(np.array(column, dtype=float)[:, None])
         except ValueError:
             levels = sorted(set(column))
-            columns.append(np.array([[value == level for level in levels[1:]] for value in column], dtype=float))
+            columns.append(
+                np.array(
+                    [[value == level for level in levels[1:]] for value in column], dtype=float
+                )
+            )
     table = np.hstack(columns)
     return table[:, :-1], table[:, -1]
 
 
 def real(folder: Path, methods: list[str], coverage: float) -> Iterator[list[str]]:
-    """The same for tables with enough rows, by cross-validation; standard errors are those of a share of the rows."""
+    """The same for tables with enough rows, by cross-validation; standard errors are those of a
+    share of the rows.
+    """
     for path in sorted([*folder.glob("*.csv"), *folder.glob("*.csv.gz")]):
         try:
             X, y = read_table(path)
@@ -162,19 +189,28 @@ def real(folder: Path, methods: list[str], coverage: float) -> Iterator[list[str
         X, y = X[order], y[order]
         found: dict[str, list[np.ndarray]] = {method: [] for method in methods}
         for train, test in KFold(FOLDS).split(X):
-            model = AdaptiveOLSEnsembleRegressor(n_estimators=400, random_state=0).fit(X[train], y[train])
+            model = AdaptiveOLSEnsembleRegressor(n_estimators=400, random_state=0).fit(
+                X[train], y[train]
+            )
             for method in methods:
                 ends = interval(model, X[train], y[train], X[test], coverage, method)
                 found[method].append((ends[:, 0] <= y[test]) & (y[test] <= ends[:, 1]))
         cells = [np.concatenate(found[method]) for method in methods]
         n = len(y)
-        yield [f"{path.name.split('.')[0]}, {n} x {X.shape[1]}", "adaptive",
-               *(f"{c.mean():.3f} ± {np.sqrt(c.mean() * (1 - c.mean()) / n):.3f}" for c in cells)]  # fmt: skip
+        yield [
+            f"{path.name.split('.')[0]}, {n} x {X.shape[1]}",
+            "adaptive",
+            *(f"{c.mean():.3f} ± {np.sqrt(c.mean() * (1 - c.mean()) / n):.3f}" for c in cells),
+        ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder of CSV files whose last column is the target")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder of CSV files whose last column is the target"
+    )
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--coverage", type=float, default=0.9)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))

@@ -26,7 +26,9 @@ def describe(quick: bool) -> dict:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
         "cpu": cpu_model(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        ),
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -41,12 +43,18 @@ def header_lines(machine: dict, after: dict | None = None) -> list[str]:
     """The header of a table, for people."""
     load = ", ".join(f"{x:.2f}" for x in machine["load_average"])
     lines = [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB; {machine['system']}; "
-        f"{machine['date']}, commit {machine['commit']}",
-        f"Python {machine['python']}, " + ", ".join(f"{name} {v}" for name, v in machine["packages"].items()),
+        (
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB;"
+            f" {machine['system']}; {machine['date']}, commit {machine['commit']}"
+        ),
+        f"Python {machine['python']}, "
+        + ", ".join(f"{name} {v}" for name, v in machine["packages"].items()),
         f"BLAS: {machine['blas']}",
-        f"load average at the start {load}; matrix product (dgemm) on one thread {machine['dgemm_gflops']:.1f} "
-        f"GFLOP/s, two at once {machine['dgemm_scaling']:.2f} times one (2.0: an idle machine)",
+        (
+            f"load average at the start {load}; matrix product (dgemm) on one thread"
+            f" {machine['dgemm_gflops']:.1f} GFLOP/s, two at once {machine['dgemm_scaling']:.2f}"
+            " times one (2.0: an idle machine)"
+        ),
     ]
     if after:
         lines.append(
@@ -71,12 +79,19 @@ def product_rate(quick: bool = False) -> dict:
         for _ in range(2 if quick else 6):
             alone.append(seconds(calls[0]))
             together.append(seconds(lambda: list(pool.map(lambda call: call(), calls))))
-    return {"dgemm_gflops": flops / min(alone) / 1e9, "dgemm_scaling": 2 * min(alone) / min(together)}
+    return {
+        "dgemm_gflops": flops / min(alone) / 1e9,
+        "dgemm_scaling": 2 * min(alone) / min(together),
+    }
 
 
 def cpu_model() -> str:
     info = Path("/proc/cpuinfo")
-    names = [line.split(":", 1)[1] for line in info.read_text().splitlines() if line.startswith("model name")]
+    names = [
+        line.split(":", 1)[1]
+        for line in info.read_text().splitlines()
+        if line.startswith("model name")
+    ]
     return names[0].strip() if names else platform.processor() or "unknown processor"
 
 
@@ -90,7 +105,8 @@ def installed(name: str) -> str:
 def blas() -> str:
     """Name, version and kernels of every BLAS in the process; NumPy and SciPy bring one each."""
     found = {
-        f"{b['internal_api']} {b['version']} ({b.get('architecture', 'unknown')}, {b['num_threads']} threads)"
+        f"{b['internal_api']} {b['version']} ({b.get('architecture', 'unknown')},"
+        f" {b['num_threads']} threads)"
         for b in threadpool_info()
         if b["user_api"] == "blas"
     }
@@ -102,6 +118,8 @@ def commit() -> str:
     call = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     here = Path(__file__).parent
     try:
-        return subprocess.run(call, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            call, cwd=here, capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

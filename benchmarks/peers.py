@@ -12,8 +12,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from olsen import subsets
 
 __all__ = [
-    "PENALTIES", "PLSRegressionCV", "bagging", "lstsq_loop", "lstsq_member", "ridge", "ridge_cv", "start_workers",
-]  # fmt: skip
+    "PENALTIES",
+    "PLSRegressionCV",
+    "bagging",
+    "lstsq_loop",
+    "lstsq_member",
+    "ridge",
+    "ridge_cv",
+    "start_workers",
+]
 
 PENALTIES = np.geomspace(1e-3, 1e5, 50)
 
@@ -41,27 +48,39 @@ def ridge_cv():
 
 
 def lstsq_loop(X, y, k, m, max_samples=1.0, seed=0):
-    """Mean coefficients of the submatrices that our estimator draws for `seed`, one ``numpy.linalg.lstsq`` each."""
+    """Mean coefficients of the submatrices that our estimator draws for `seed`, one
+    ``numpy.linalg.lstsq`` each.
+    """
     n, p = X.shape
-    how = {"max_features": m, "max_samples": max_samples, "design": "balanced", "fit_intercept": True}
+    how = {
+        "max_features": m,
+        "max_samples": max_samples,
+        "design": "balanced",
+        "fit_intercept": True,
+    }
     columns, rows = subsets.draw_members(n, p, k, seed=seed, **how)
     coef = np.zeros(p)
     for i in range(k):
-        A, b = (X[:, columns[i]], y) if rows is None else (X[np.ix_(rows[i], columns[i])], y[rows[i]])
+        A, b = (
+            (X[:, columns[i]], y) if rows is None else (X[np.ix_(rows[i], columns[i])], y[rows[i]])
+        )
         coef[columns[i]] += lstsq_member(A, b)
     return coef / k
 
 
 def lstsq_member(A, b):
-    """Coefficients of one submatrix with an intercept, the shortest where columns depend on each other."""
+    """Coefficients of one submatrix with an intercept, the shortest where columns depend on each
+    other.
+    """
     return np.linalg.lstsq(A - A.mean(axis=0), b - b.mean(), rcond=None)[0]
 
 
 class PLSRegressionCV(RegressorMixin, BaseEstimator):
     """Partial least squares of one target with the number of components chosen by cross-validation.
 
-    Weights and scores are orthogonalised against all before, twice, and components end at the numerical rank:
-    scikit-learn's own breaks down on dependent columns. Columns are taken as they are.
+    Weights and scores are orthogonalised against all before, twice, and components end at the
+    numerical rank: scikit-learn's own breaks down on dependent columns. Columns are taken as they
+    are.
     """
 
     def __init__(self, max_components=20, cv=5):
@@ -73,7 +92,9 @@ class PLSRegressionCV(RegressorMixin, BaseEstimator):
         errors = [self._errors(X, y, train, test) for train, test in check_cv(self.cv).split(X)]
         common = min(len(squares) for squares in errors)  # a small fold may have fewer components
         coef = self._all(X, y)
-        self.n_components_ = min(1 + int(np.argmin(np.sum([e[:common] for e in errors], axis=0))), len(coef))
+        self.n_components_ = min(
+            1 + int(np.argmin(np.sum([e[:common] for e in errors], axis=0))), len(coef)
+        )
         self.coef_ = coef[self.n_components_ - 1]
         self.intercept_ = y.mean() - X.mean(axis=0) @ self.coef_
         return self
@@ -121,7 +142,9 @@ class PLSRegressionCV(RegressorMixin, BaseEstimator):
 
 
 def start_workers(quick=False):
-    """Start joblib's processes, so that the peers' first time is not their start; the values of n_jobs to try."""
+    """Start joblib's processes, so that the peers' first time is not their start; the values of
+    n_jobs to try.
+    """
     if quick:
         return (1,)
     rng = np.random.default_rng(0)

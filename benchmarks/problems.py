@@ -15,13 +15,16 @@ def linear(n, p, seed=0):
 
 
 def one_hot(n, numeric, factors, levels, seed=0):
-    """Gaussian columns and factors with all their levels, `levels` of them together: rank numeric + levels - factors.
+    """Gaussian columns and factors with all their levels, `levels` of them together: rank numeric +
+    levels - factors.
 
     Shares of levels are Dirichlet, so that some are rare, and every level is there at least once.
     """
     rng = np.random.default_rng(seed)
     counts = 2 + rng.multinomial(levels - 2 * factors, np.full(factors, 1 / factors))
-    X = np.hstack([rng.standard_normal((n, numeric)), *(indicators(n, count, rng) for count in counts)])
+    X = np.hstack(
+        [rng.standard_normal((n, numeric)), *(indicators(n, count, rng) for count in counts)]
+    )
     return with_signal(standardised(X), rng)
 
 
@@ -55,7 +58,9 @@ def spectra(n, p, seed=0, peaks=8, noise=1e-3):
     """Curves over p wavelengths: broad peaks of random height, and noise that is tiny beside them."""
     rng = np.random.default_rng(seed)
     centers, widths = rng.uniform(0, 1, peaks), rng.uniform(0.05, 0.2, peaks)
-    shapes = np.exp(-0.5 * ((np.linspace(0, 1, p) - centers[:, None]) / widths[:, None]) ** 2)  # (peaks, p)
+    shapes = np.exp(
+        -0.5 * ((np.linspace(0, 1, p) - centers[:, None]) / widths[:, None]) ** 2
+    )  # (peaks, p)
     X = rng.gamma(4.0, size=(n, peaks)) @ shapes + noise * rng.standard_normal((n, p))
     return with_signal(X, rng)
 

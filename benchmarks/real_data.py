@@ -1,15 +1,19 @@
-"""Prediction on real tables: tuned ensembles against tuned ridge regression, lasso and PLS, on equal terms.
+"""Prediction on real tables: tuned ensembles against tuned ridge regression, lasso and PLS, on
+equal terms.
 
-    python benchmarks/real_data.py [FOLDER] [--ordinary] [--splits 20] [--only wine_red ...] [--models ensemble ridge]
+    python benchmarks/real_data.py [FOLDER] [--ordinary] [--splits 20] [--only wine_red ...]
+    [--models ensemble ridge]
                                    [--jobs 2] [--json FILE] [--markdown FILE]
 
-FOLDER holds CSV files with a header, numbers only, and a column `target`; --ordinary adds those of ``ordinary.py``.
+FOLDER holds CSV files with a header, numbers only, and a column `target`; --ordinary adds those of
+``ordinary.py``.
 
-- Every model sees the same random 80/20 splits, behind a StandardScaler of the training rows. Inner folds of the peers
-  are random rows too; the lasso's last fit goes on until it has converged; PLS stops at the rank.
+- Every model sees the same random 80/20 splits, behind a StandardScaler of the training rows. Inner
+  folds of the peers are random rows too; the lasso's last fit goes on until it has converged; PLS
+  stops at the rank.
 - R2 is 1 - SSE / SST on the test rows, SST about the mean of the training rows.
-- "best" is whichever of the three peers has the largest mean R2 on a table, known only afterwards. Tables where all
-  three are negative are named and left out of the summary, whatever ours is there.
+- "best" is whichever of the three peers has the largest mean R2 on a table, known only afterwards.
+  Tables where all three are negative are named and left out of the summary, whatever ours is there.
 - Standard errors are over splits, which share rows: they are somewhat too small.
 """
 
@@ -35,15 +39,23 @@ from peers import PLSRegressionCV
 from tables import markdown
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
-MANY_COLUMNS = 310  # beyond which the lasso's paths, each step of which starts warm, get fewer iterations
+MANY_COLUMNS = (
+    310  # beyond which the lasso's paths, each step of which starts warm, get fewer iterations
+)
 LARGE = 3000  # rows from which a quarter of the splits is enough
 
 
 class ConvergedLassoCV:
-    """LassoCV, and at the chosen penalty a fit that goes on from its coefficients until it has converged."""
+    """LassoCV, and at the chosen penalty a fit that goes on from its coefficients until it has
+    converged.
+    """
 
     def fit(self, X, y):
-        limits = {"max_iter": 20_000, "tol": 1e-4} if X.shape[1] <= MANY_COLUMNS else {"max_iter": 2000, "tol": 1e-3}
+        limits = (
+            {"max_iter": 20_000, "tol": 1e-4}
+            if X.shape[1] <= MANY_COLUMNS
+            else {"max_iter": 2000, "tol": 1e-3}
+        )
         path = LassoCV(alphas=100, cv=FOLDS, **limits).fit(X, y)
         self.last = Lasso(path.alpha_, max_iter=100_000, tol=1e-4, warm_start=True)
         self.last.coef_ = path.coef_
@@ -95,67 +107,101 @@ def measure(name, X, y, models, splits, jobs):
     pairs = list(ShuffleSplit(count, test_size=0.2, random_state=0).split(X))
     work = [joblib.delayed(score)(X, y, *pair, model) for model in models for pair in pairs]
     found = np.array(joblib.Parallel(jobs)(work)).reshape(len(models), count, 2)
-    r2, seconds = dict(zip(models, found[..., 0], strict=True)), dict(zip(models, found[..., 1], strict=True))
+    r2, seconds = (
+        dict(zip(models, found[..., 0], strict=True)),
+        dict(zip(models, found[..., 1], strict=True)),
+    )
     best = max(PEERS, key=lambda peer: r2[peer].mean())
     return {
-        "table": name, "rows": len(y), "columns": X.shape[1], "best": best,
+        "table": name,
+        "rows": len(y),
+        "columns": X.shape[1],
+        "best": best,
         "r2": {model: values.tolist() for model, values in r2.items()},
         "seconds": {model: float(values.mean()) for model, values in seconds.items()},
         "to_best": {
-            model: {"mean": float(np.mean(r2[model] - r2[best])),
-                    "standard_error": float(np.std(r2[model] - r2[best], ddof=1) / count**0.5)}
+            model: {
+                "mean": float(np.mean(r2[model] - r2[best])),
+                "standard_error": float(np.std(r2[model] - r2[best], ddof=1) / count**0.5),
+            }
             for model in models
         },
-    }  # fmt: skip
+    }
 
 
 def summarise(rows):
-    """Over tables on which some peer explains anything; of the trimmed mean two tables at each end are left out."""
+    """Over tables on which some peer explains anything; of the trimmed mean two tables at each end
+    are left out.
+    """
     counted = [row for row in rows if max(np.mean(row["r2"][peer]) for peer in PEERS) >= 0]
-    found = {"left out": [row["table"] for row in rows if row not in counted], "tables": len(counted), "models": {}}
+    found = {
+        "left out": [row["table"] for row in rows if row not in counted],
+        "tables": len(counted),
+        "models": {},
+    }
     for model in counted[0]["r2"] if counted else []:
         values = np.sort([row["to_best"][model]["mean"] for row in counted])
         errors = np.array([row["to_best"][model]["standard_error"] for row in counted])
         found["models"][model] = {
-            "mean": float(values.mean()), "standard_error": float(np.sqrt(np.sum(errors**2)) / len(values)),
+            "mean": float(values.mean()),
+            "standard_error": float(np.sqrt(np.sum(errors**2)) / len(values)),
             "trimmed": float(values[2:-2].mean() if len(values) > 4 else values.mean()),
-            "median": float(np.median(values)), "worst": float(values[0]),
+            "median": float(np.median(values)),
+            "worst": float(values[0]),
             "seconds": float(sum(row["seconds"][model] for row in counted)),
-        }  # fmt: skip
+        }
     return found
 
 
 def cells(row):
     named = {
-        model: f"{np.mean(values):.4f} ({row['to_best'][model]['mean']:+.4f} ± "
-        f"{row['to_best'][model]['standard_error']:.4f})"
+        model: (
+            f"{np.mean(values):.4f} ({row['to_best'][model]['mean']:+.4f} ± "
+            f"{row['to_best'][model]['standard_error']:.4f})"
+        )
         for model, values in row["r2"].items()
     }
-    return {"table": row["table"], "rows": str(row["rows"]), "columns": str(row["columns"]), **named}
+    return {
+        "table": row["table"],
+        "rows": str(row["rows"]),
+        "columns": str(row["columns"]),
+        **named,
+    }
 
 
 def summary_cells(model, entry):
     numbers = {name: f"{entry[name]:+.4f}" for name in ("mean", "trimmed", "median", "worst")}
-    return {"model": model, **numbers, "± splits": f"{entry['standard_error']:.4f}", "s": f"{entry['seconds']:.2f}"}
+    return {
+        "model": model,
+        **numbers,
+        "± splits": f"{entry['standard_error']:.4f}",
+        "s": f"{entry['seconds']:.2f}",
+    }
 
 
 def tables_of(options):
     groups = {}
     if options.folder is not None:
-        groups["folder"] = ((path.stem, *read(path)) for path in sorted(options.folder.glob("*.csv")))
+        groups["folder"] = (
+            (path.stem, *read(path)) for path in sorted(options.folder.glob("*.csv"))
+        )
     if options.ordinary:
         groups["ordinary"] = ordinary.load()
     return groups
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--ordinary", action="store_true", help="the tables of ordinary.py too")
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--only", nargs="*", metavar="TABLE")
     others = [name for name in OURS if name != DEFAULT]
-    parser.add_argument("--models", nargs="*", default=[], choices=others, help=f"beside the model {DEFAULT!r}")
+    parser.add_argument(
+        "--models", nargs="*", default=[], choices=others, help=f"beside the model {DEFAULT!r}"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
@@ -168,11 +214,16 @@ def main(arguments=None):
         for name, X, y in tables:
             if options.only is None or name in options.only:
                 rows.append(measure(name, X, y, models, options.splits, options.jobs))
-                print("; ".join(f"{key} {value}" for key, value in cells(rows[-1]).items()), flush=True)
+                print(
+                    "; ".join(f"{key} {value}" for key, value in cells(rows[-1]).items()),
+                    flush=True,
+                )
         if not rows:
             continue
         summary = summarise(rows)
-        table = markdown([summary_cells(model, entry) for model, entry in summary["models"].items()])
+        table = markdown(
+            [summary_cells(model, entry) for model, entry in summary["models"].items()]
+        )
         print(f"\n{group}: {summary['tables']} tables, left out {summary['left out']}\n{table}")
         text += markdown([cells(row) for row in rows]) + "\n" + table + "\n"
         stored[group] = {"tables": rows, "summary": summary}

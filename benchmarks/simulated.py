@@ -1,20 +1,25 @@
-"""Excess risk on simulated signals, from sparse to dense: tuned ensembles against RidgeCV and LassoCV.
+"""Excess risk on simulated signals, from sparse to dense: tuned ensembles against RidgeCV and
+LassoCV.
 
-    python benchmarks/simulated.py [--repeats 30] [--jobs 2] [--only 100,150 400,50] [--json FILE] [--markdown FILE]
+    python benchmarks/simulated.py [--repeats 30] [--jobs 2] [--only 100,150 400,50] [--json FILE]
+    [--markdown FILE]
 
-A grid of rows, columns, coefficients that are not zero, correlation of neighbouring columns (rho: AR(1)) and noise.
-Coefficients are Gaussian at random places, of norm one; the true intercept is zero. Every model stands behind a
-StandardScaler. The risk of coefficients b and an intercept a, in the units of the data, is
+A grid of rows, columns, coefficients that are not zero, correlation of neighbouring columns (rho:
+AR(1)) and noise. Coefficients are Gaussian at random places, of norm one; the true intercept is
+zero. Every model stands behind a StandardScaler. The risk of coefficients b and an intercept a, in
+the units of the data, is
 
     (b - beta)' Sigma (b - beta) + a^2
 
-and the ratio is our mean risk over the smaller of the mean risks of RidgeCV and LassoCV, which of them is known only
-afterwards. Models see the same data sets, so the standard error of the ratio is that of the paired differences
-`ours - ratio * peer`, over the mean risk of the peer. The worst of two hundred cells is mostly the unluckiest one: run
-it again with more data sets before drawing conclusions.
+and the ratio is our mean risk over the smaller of the mean risks of RidgeCV and LassoCV, which of
+them is known only afterwards. Models see the same data sets, so the standard error of the ratio is
+that of the paired differences `ours - ratio * peer`, over the mean risk of the peer. The worst of
+two hundred cells is mostly the unluckiest one: run it again with more data sets before drawing
+conclusions.
 
-With --json every finished cell is a line of the file, and cells that it holds (with the same repeats and model) are not
-run again. It knows nothing of changes of the code: give another file after those.
+With --json every finished cell is a line of the file, and cells that it holds (with the same
+repeats and model) are not run again. It knows nothing of changes of the code: give another file
+after those.
 """
 
 from __future__ import annotations
@@ -60,15 +65,30 @@ class Cell(NamedTuple):
     sigma: float
 
     def __str__(self):
-        return f"n {self.n}, p {self.p}, {self.nonzeros} non-zero, rho {self.rho:g}, sigma {self.sigma:g}"
+        return (
+            f"n {self.n}, p {self.p}, {self.nonzeros} non-zero, rho {self.rho:g}, sigma"
+            f" {self.sigma:g}"
+        )
 
     def draw(self, number: int):
         """Data set `number` of this cell: a function of the cell alone, whoever draws it."""
         problem = LinearProblem(
-            self.n, self.p, self.sigma, covariance="ar1", strength=self.rho, coefficients="sparse",
+            self.n,
+            self.p,
+            self.sigma,
+            covariance="ar1",
+            strength=self.rho,
+            coefficients="sparse",
             nonzeros=self.nonzeros,
-        )  # fmt: skip
-        key = [self.n, self.p, self.nonzeros, round(100 * self.rho), round(100 * self.sigma), number]
+        )
+        key = [
+            self.n,
+            self.p,
+            self.nonzeros,
+            round(100 * self.rho),
+            round(100 * self.sigma),
+            number,
+        ]
         return problem.draw(np.random.default_rng(key))
 
 
@@ -77,7 +97,10 @@ def grid(shapes=None) -> list[Cell]:
     found = []
     for n, p in shapes or itertools.product(ROWS, COLUMNS):
         nonzeros = [*(s for s in NONZEROS if s < p), p]
-        found += [Cell(n, p, s, rho, sigma) for s, rho, sigma in itertools.product(nonzeros, CORRELATIONS, SIGMAS)]
+        found += [
+            Cell(n, p, s, rho, sigma)
+            for s, rho, sigma in itertools.product(nonzeros, CORRELATIONS, SIGMAS)
+        ]
     return found
 
 
@@ -85,7 +108,9 @@ def models(name, seed):
     return {
         OURS: MODELS[name](seed),
         "RidgeCV": RidgeCV(np.logspace(-4, 6, 60)),
-        "LassoCV": LassoCV(alphas=60, max_iter=1000, tol=1e-3, cv=KFold(5, shuffle=True, random_state=0)),
+        "LassoCV": LassoCV(
+            alphas=60, max_iter=1000, tol=1e-3, cv=KFold(5, shuffle=True, random_state=0)
+        ),
     }
 
 
@@ -122,7 +147,11 @@ def ratio(result) -> tuple[float, float, str]:
     risks = {name: np.array(values) for name, values in result["risks"].items()}
     peer = min(PEERS, key=lambda name: risks[name].mean())
     found = risks[OURS].mean() / risks[peer].mean()
-    error = (risks[OURS] - found * risks[peer]).std(ddof=1) / np.sqrt(len(risks[peer])) / risks[peer].mean()
+    error = (
+        (risks[OURS] - found * risks[peer]).std(ddof=1)
+        / np.sqrt(len(risks[peer]))
+        / risks[peer].mean()
+    )
     return float(found), float(error), peer
 
 
@@ -150,7 +179,9 @@ def append(path: Path, result: dict) -> None:
 def describe(cell: Cell, result: dict) -> str:
     value, error, peer = ratio(result)
     means = ", ".join(f"{name} {np.mean(values):.4f}" for name, values in result["risks"].items())
-    weights = "".join(f"; {weight:.0%} {scheme}" for scheme, weight in sorted(result["weights"].items()))
+    weights = "".join(
+        f"; {weight:.0%} {scheme}" for scheme, weight in sorted(result["weights"].items())
+    )
     return f"{cell}: {value:.3f} ± {error:.3f} of {peer} ({means}{weights})"
 
 
@@ -159,11 +190,18 @@ def print_summary(results: dict[Cell, dict]) -> None:
     ratios = {cell: value for cell, (value, _, _) in found.items()}
     worse = sorted((cell for cell in ratios if ratios[cell] > WORSE), key=ratios.get, reverse=True)
     clearly = sum(value - 2 * error > WORSE for value, error, _ in found.values())
-    print(f"\n{len(worse)} of {len(ratios)} cells above {WORSE}, {clearly} by more than two standard errors")
+    print(
+        f"\n{len(worse)} of {len(ratios)} cells above {WORSE}, {clearly} by more than two standard"
+        " errors"
+    )
     for cell in worse:
         print("  " + describe(cell, results[cell]))
     values, worst = list(ratios.values()), max(ratios, key=ratios.get)
-    print(f"ratio of risks: mean {np.mean(values):.3f}, geometric mean {np.exp(np.mean(np.log(values))):.3f}, ", end="")
+    print(
+        f"ratio of risks: mean {np.mean(values):.3f}, geometric mean"
+        f" {np.exp(np.mean(np.log(values))):.3f}, ",
+        end="",
+    )
     print(f"median {np.median(values):.3f}, worst {ratios[worst]:.3f} ({worst})")
 
 
@@ -171,20 +209,29 @@ def table(results: dict[Cell, dict]) -> str:
     """Markdown, by n and p."""
     lines = []
     for n, p in sorted({(cell.n, cell.p) for cell in results}):
-        these = {cell: ratio(result) for cell, result in results.items() if (cell.n, cell.p) == (n, p)}
+        these = {
+            cell: ratio(result) for cell, result in results.items() if (cell.n, cell.p) == (n, p)
+        }
         worst = max(these, key=lambda cell: these[cell][0])
         value, error, peer = these[worst]
         seconds = [result["seconds"] for cell, result in results.items() if cell in these]
-        lines.append({
-            "n": str(n), "p": str(p), "cells": str(len(these)),
-            "mean ratio": f"{np.mean([found for found, _, _ in these.values()]):.3f}",
-            f"above {WORSE}": str(sum(found > WORSE for found, _, _ in these.values())),
-            "worst ratio": f"{value:.3f} ± {error:.3f}",
-            "there": f"{worst.nonzeros} non-zero, rho {worst.rho:g}, sigma {worst.sigma:g} (best: {peer})",
-            "seconds of a fit: ours, RidgeCV, LassoCV": ", ".join(
-                f"{np.mean([s[name] for s in seconds]):.2f}" for name in (OURS, *PEERS)
-            ),
-        })  # fmt: skip
+        lines.append(
+            {
+                "n": str(n),
+                "p": str(p),
+                "cells": str(len(these)),
+                "mean ratio": f"{np.mean([found for found, _, _ in these.values()]):.3f}",
+                f"above {WORSE}": str(sum(found > WORSE for found, _, _ in these.values())),
+                "worst ratio": f"{value:.3f} ± {error:.3f}",
+                "there": (
+                    f"{worst.nonzeros} non-zero, rho {worst.rho:g}, sigma {worst.sigma:g} (best:"
+                    f" {peer})"
+                ),
+                "seconds of a fit: ours, RidgeCV, LassoCV": ", ".join(
+                    f"{np.mean([s[name] for s in seconds]):.2f}" for name in (OURS, *PEERS)
+                ),
+            }
+        )
     return markdown(lines)
 
 
@@ -194,11 +241,19 @@ def shape(text: str) -> tuple[int, int]:
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=30, help="data sets of every cell")
-    parser.add_argument("--only", nargs="*", type=shape, metavar="N,P", help="cells of these shapes only")
-    parser.add_argument("--model", choices=list(MODELS), default=DEFAULT, help="which of our models")
-    parser.add_argument("--jobs", type=int, default=1, help="processes over cells, of one thread each")
+    parser.add_argument(
+        "--only", nargs="*", type=shape, metavar="N,P", help="cells of these shapes only"
+    )
+    parser.add_argument(
+        "--model", choices=list(MODELS), default=DEFAULT, help="which of our models"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="processes over cells, of one thread each"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)

@@ -18,9 +18,9 @@ SLOW = 4.0  # seconds from which a contender gets one more turn only
 def seconds(function: Callable) -> float:
     """Wall clock of one call.
 
-    BLAS threads spin for some 20 ms after their last product; a pause lets those of the contender before fall asleep,
-    so that everyone starts on idle cores. A core needs a while to wake up from it, longer than a short call takes:
-    of those the mean of many in a row counts.
+    BLAS threads spin for some 20 ms after their last product; a pause lets those of the contender
+    before fall asleep, so that everyone starts on idle cores. A core needs a while to wake up from
+    it, longer than a short call takes: of those the mean of many in a row counts.
     """
     time.sleep(REST)
     took = clock(function, 1)
@@ -35,13 +35,19 @@ def clock(function: Callable, calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def interleave(contenders: dict[str, Callable], rounds: int = 3, first: dict | None = None) -> dict[str, list[float]]:
-    """Times of all calls; contenders take turns (A B A B ...), so that a noisy moment hits all of them alike.
+def interleave(
+    contenders: dict[str, Callable], rounds: int = 3, first: dict | None = None
+) -> dict[str, list[float]]:
+    """Times of all calls; contenders take turns (A B A B ...), so that a noisy moment hits all of
+    them alike.
 
-    Fast ones are called several times in a turn and slow ones sit out after the first round: the rule is the same for
-    everyone. `first` holds times already taken. Nothing is warmed up here.
+    Fast ones are called several times in a turn and slow ones sit out after the first round: the
+    rule is the same for everyone. `first` holds times already taken. Nothing is warmed up here.
     """
-    times = {name: list((first or {}).get(name, ())) or [seconds(call)] for name, call in contenders.items()}
+    times = {
+        name: list((first or {}).get(name, ())) or [seconds(call)]
+        for name, call in contenders.items()
+    }
     for turn in range(rounds):
         for name, call in contenders.items():
             if not turn or min(times[name]) <= SLOW:
@@ -69,7 +75,9 @@ def summary(times: dict[str, list[float]]) -> dict:
     return {"seconds": best(times), "median_seconds": middle, "runs": runs}
 
 
-def judged(value: float, must: float | None, aim: float | None = None, *, better: str = "more") -> dict:
+def judged(
+    value: float, must: float | None, aim: float | None = None, *, better: str = "more"
+) -> dict:
     """The value with what it must be, what we aim at, and a word on which of them it meets.
 
     >>> judged(90.0, 80, 200)["verdict"], judged(1.2, 1.0, better="less")["verdict"]

@@ -1,19 +1,23 @@
-"""Jackknife+ intervals: ours, which refit nothing, and MAPIE's, which refits without every row in turn.
+"""Jackknife+ intervals: ours, which refit nothing, and MAPIE's, which refits without every row in
+turn.
 
-    python benchmarks/uncertainty.py [--data FOLDER] [--only prostate ...] [--quick] [--json FILE] [--markdown FILE]
+    python benchmarks/uncertainty.py [--data FOLDER] [--only prostate ...] [--quick] [--json FILE]
+    [--markdown FILE]
 
 Needs MAPIE (python -m pip install 'mapie>=1.0'); without it a line says so, and nothing runs.
 
-- All have the same members: the columns that our ensemble has drawn. So their intervals are the same numbers, and a
-  difference above 1e-8 of the spread of the target is an error: the script ends with 1.
-- MAPIE (`CrossConformalRegressor`, `method="plus"`, `LeaveOneOut`) gets two estimators. "least squares" averages
-  numpy.linalg.lstsq on these columns, is written for this comparison and knows nothing of ours: it is what intervals
-  are checked with. "our fits" is our own estimator, refitted: the fastest refits there are.
-- Times are of a fit on four fifths of the rows with intervals for the others after it, with BLAS on one
-  thread, which for these small problems is faster than two; contenders take turns. Two columns are MAPIE's times over
-  ours.
-- FOLDER holds CSV files with a header, numbers only, and a column `target`; without it, sets of scikit-learn and
-  Gaussian columns are fitted alone.
+- All have the same members: the columns that our ensemble has drawn. So their intervals are the
+  same numbers, and a difference above 1e-8 of the spread of the target is an error: the script ends
+  with 1.
+- MAPIE (`CrossConformalRegressor`, `method="plus"`, `LeaveOneOut`) gets two estimators. "least
+  squares" averages numpy.linalg.lstsq on these columns, is written for this comparison and knows
+  nothing of ours: it is what intervals are checked with. "our fits" is our own estimator, refitted:
+  the fastest refits there are.
+- Times are of a fit on four fifths of the rows with intervals for the others after it, with BLAS on
+  one thread, which for these small problems is faster than two; contenders take turns. Two columns
+  are MAPIE's times over ours.
+- FOLDER holds CSV files with a header, numbers only, and a column `target`; without it, sets of
+  scikit-learn and Gaussian columns are fitted alone.
 """
 
 from __future__ import annotations
@@ -43,7 +47,10 @@ MEMBERS = 50
 SHAPES, TOY_SHAPES = [(100, 20), (500, 50)], [(30, 6)]
 TABLES = ("prostate", "eyedata", "wine_red")
 OURS, OUR_FITS, LEAST_SQUARES = "olsen", "MAPIE, our fits", "MAPIE, least squares"
-INSTALL = "MAPIE is not installed, and there is nothing to compare with: python -m pip install 'mapie>=1.0'"
+INSTALL = (
+    "MAPIE is not installed, and there is nothing to compare with: python -m pip install"
+    " 'mapie>=1.0'"
+)
 
 
 class MeanOfLeastSquares(RegressorMixin, BaseEstimator):
@@ -107,9 +114,18 @@ def compare(name, X, y, members: int, rounds: int) -> dict:
     with threadpool_limits(1, user_api="blas"):
         measured = interleave(calls, rounds)
     difference = {
-        name: float(np.abs(ends - found[OURS]).max() / y.std()) for name, ends in found.items() if name != OURS
+        name: float(np.abs(ends - found[OURS]).max() / y.std())
+        for name, ends in found.items()
+        if name != OURS
     }
-    shape = {"data": name, "n": n, "p": p, "members": members, "columns": size, "new rows": len(new)}
+    shape = {
+        "data": name,
+        "n": n,
+        "p": p,
+        "members": members,
+        "columns": size,
+        "new rows": len(new),
+    }
     return {"shape": shape, "difference": difference, **summary(measured)}
 
 
@@ -117,7 +133,9 @@ def by_refits(model, X, y, new):
     """MAPIE's intervals, (rows, 2)."""
     from mapie.regression import CrossConformalRegressor
 
-    regressor = CrossConformalRegressor(model, confidence_level=COVERAGE, method="plus", cv=LeaveOneOut())
+    regressor = CrossConformalRegressor(
+        model, confidence_level=COVERAGE, method="plus", cv=LeaveOneOut()
+    )
     return regressor.fit_conformalize(X, y).predict_interval(new)[1][:, :, 0]
 
 
@@ -135,10 +153,18 @@ def cells(row):
 
 
 def main(arguments=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, help="folder of CSV files")
-    parser.add_argument("--only", nargs="+", help=f"names of its files, without .csv; default: {' '.join(TABLES)}")
-    parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it runs, says nothing about speed")
+    parser.add_argument(
+        "--only", nargs="+", help=f"names of its files, without .csv; default: {' '.join(TABLES)}"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="toy sizes: shows that it runs, says nothing about speed",
+    )
     parser.add_argument("--json", type=Path, help="where the rows go")
     parser.add_argument("--markdown", type=Path, help="where the table goes")
     options = parser.parse_args(arguments)
@@ -151,7 +177,11 @@ def main(arguments=None) -> int:
     print("\n".join([*machine.header_lines(header), f"MAPIE {mapie.__version__}"]), flush=True)
     rows = []
     for problem in problems(options.data, options.only, options.quick):
-        rows.append(compare(*problem, members=5 if options.quick else MEMBERS, rounds=0 if options.quick else 2))
+        rows.append(
+            compare(
+                *problem, members=5 if options.quick else MEMBERS, rounds=0 if options.quick else 2
+            )
+        )
         print(", ".join(f"{name} {text}" for name, text in cells(rows[-1]).items()), flush=True)
     table = markdown([cells(row) for row in rows])
     print("\n" + table)
@@ -163,7 +193,10 @@ def main(arguments=None) -> int:
             path.write_text(text, encoding="utf-8")
     worst = max(max(row["difference"].values()) for row in rows)
     if not worst <= AGREE:
-        print(f"intervals differ by {worst:.1e} of the target's standard deviation, which should be at most {AGREE:g}")
+        print(
+            f"intervals differ by {worst:.1e} of the target's standard deviation, which should be"
+            f" at most {AGREE:g}"
+        )
         return 1
     return 0
 

@@ -1,4 +1,5 @@
-"""The built site, read once more: pages load nothing from elsewhere, and links between them lead somewhere.
+"""The built site, read once more: pages load nothing from elsewhere, and links between them lead
+somewhere.
 
     python docs/check_site.py docs/_build/html
 
@@ -14,10 +15,26 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LOADS = dict.fromkeys(("script", "img", "iframe", "source", "video", "audio", "embed", "input"), "src")
+LOADS = dict.fromkeys(
+    ("script", "img", "iframe", "source", "video", "audio", "embed", "input"), "src"
+)
 LOADS |= {"object": "data", "use": "href", "image": "href"}
-FOLLOWED_LATER = {"canonical", "search", "next", "prev", "index", "author", "license", "alternate", "help", "top", "up"}
-IN_STYLES = re.compile(r"url\(\s*['\"]?((?:https?:)?//[^'\")\s]+)|@import\s+['\"]((?:https?:)?//[^'\"]+)")
+FOLLOWED_LATER = {
+    "canonical",
+    "search",
+    "next",
+    "prev",
+    "index",
+    "author",
+    "license",
+    "alternate",
+    "help",
+    "top",
+    "up",
+}
+IN_STYLES = re.compile(
+    r"url\(\s*['\"]?((?:https?:)?//[^'\")\s]+)|@import\s+['\"]((?:https?:)?//[^'\"]+)"
+)
 
 
 class Page(HTMLParser):
@@ -36,7 +53,9 @@ class Page(HTMLParser):
         self.in_style = tag == "style"
         self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
         self.loads += [given[LOADS[tag]]] if given.get(LOADS.get(tag, "")) else []
-        self.loads += [part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()]
+        self.loads += [
+            part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()
+        ]
         self.loads += _of_styles(given.get("style", ""))
         if tag == "link" and not set(given.get("rel", "").split()) & FOLLOWED_LATER:
             self.loads.append(given.get("href", ""))
@@ -54,7 +73,9 @@ def _of_styles(text: str) -> list[str]:
 
 def complaints(root: Path) -> Iterator[str]:
     """What is wrong with the site in `root`, a line each."""
-    found = (path.resolve() for path in sorted(root.rglob("*.html")) if "_static" not in path.parts)  # there: templates
+    found = (
+        path.resolve() for path in sorted(root.rglob("*.html")) if "_static" not in path.parts
+    )  # there: templates
     pages = {path: Page(path) for path in found}
     if not pages:
         yield f"{root} holds no pages"

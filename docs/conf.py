@@ -1,8 +1,9 @@
 """Settings of the site. `make docs` builds it into docs/_build/html; a warning is an error.
 
-Nothing on a page comes from elsewhere: formulas are MathML, written at build time, styles and scripts are those of the
-installed packages, and links into other projects come from the few names in _ext/elsewhere.py, not from their
-inventories. OLSEN_GALLERY=0 leaves out the examples, which take most of the time.
+Nothing on a page comes from elsewhere: formulas are MathML, written at build time, styles and
+scripts are those of the installed packages, and links into other projects come from the few names
+in _ext/elsewhere.py, not from their inventories. OLSEN_GALLERY=0 leaves out the examples, which
+take most of the time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ author = "the olsen authors"
 copyright = author
 version = release = olsen.__version__
 
-GALLERY = os.environ.get("OLSEN_GALLERY", "1") != "0" and any((HERE.parent / "examples").glob("*/plot_*.py"))
+GALLERY = os.environ.get("OLSEN_GALLERY", "1") != "0" and any(
+    (HERE.parent / "examples").glob("*/plot_*.py")
+)
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -119,7 +122,11 @@ html_context = {"default_mode": "auto"}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
-    "logo": {"image_light": "_static/logo.svg", "image_dark": "_static/logo_dark.svg", "alt_text": "olsen, home"},
+    "logo": {
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo_dark.svg",
+        "alt_text": "olsen, home",
+    },
     "header_links_before_dropdown": 7,
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],

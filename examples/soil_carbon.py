@@ -25,7 +25,9 @@ import matplotlib.pyplot as plt
 def main(out: Path) -> None:
     soil = load_soil_carbon()
     X, X_test, y, y_test = train_test_split(soil.data, soil.target, test_size=0.25, random_state=0)
-    print(f"soil carbon: {len(X)} training and {len(X_test)} test spectra, {X.shape[1]} wavelengths")
+    print(
+        f"soil carbon: {len(X)} training and {len(X_test)} test spectra, {X.shape[1]} wavelengths"
+    )
     models = {
         "least squares": LinearRegression(),
         "RidgeCV": RidgeCV(alphas=np.logspace(-8, 4, 50)),
@@ -39,10 +41,14 @@ def main(out: Path) -> None:
         seconds = time.perf_counter() - start
         errors[name] = np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
         score = model.score(X_test, y_test)
-        print(f"{name:>14}: test error {errors[name]:.3f} g/100 g, R2 {score:6.3f}, {seconds:.2f} s")
+        print(
+            f"{name:>14}: test error {errors[name]:.3f} g/100 g, R2 {score:6.3f}, {seconds:.2f} s"
+        )
     paper, adaptive = models["OLS ensemble"], models["adaptive"]
     print(f"the ensemble: {paper.n_estimators_} members of {paper.max_features_} wavelengths")
-    weights = ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in adaptive.scheme_weights_.items())
+    weights = ", ".join(
+        f"{weight:.0%} {scheme}" for scheme, weight in adaptive.scheme_weights_.items()
+    )
     print(
         f"the adaptive ensemble: {adaptive.inclusion_.sum():.0f} wavelengths per member on average ({weights}), "
         f"cross-validated error {np.sqrt(-adaptive.best_score_):.3f}"
@@ -61,7 +67,9 @@ def draw(measured, predicted, errors, out: Path) -> None:
     limits = [min(0, predicted.min()), 1.05 * max(measured.max(), predicted.max())]
     left.plot(limits, limits, color="0.6", lw=1)
     left.plot(measured, predicted, "o", ms=4, alpha=0.6, color="#0072B2")
-    left.set(xlabel="measured carbon (g/100 g)", ylabel="predicted by the adaptive ensemble (g/100 g)")
+    left.set(
+        xlabel="measured carbon (g/100 g)", ylabel="predicted by the adaptive ensemble (g/100 g)"
+    )
     left.set_title(f"{len(measured)} soils not used in the fit")
     labels = {
         "least squares": "least squares",
@@ -69,7 +77,11 @@ def draw(measured, predicted, errors, out: Path) -> None:
         "OLS ensemble": "ensemble,\nsize tuned",
         "adaptive": "adaptive\nensemble",
     }
-    bars = right.barh(list(labels.values()), [errors[name] for name in labels], color=3 * ["#BBBBBB"] + ["#0072B2"])
+    bars = right.barh(
+        list(labels.values()),
+        [errors[name] for name in labels],
+        color=3 * ["#BBBBBB"] + ["#0072B2"],
+    )
     right.bar_label(bars, fmt="%.2f", padding=3)
     right.invert_yaxis()
     right.margins(x=0.12)
@@ -82,5 +94,7 @@ def draw(measured, predicted, errors, out: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out/soil_carbon.png"), help="where the picture goes")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/soil_carbon.png"), help="where the picture goes"
+    )
     main(parser.parse_args().out)

@@ -1,6 +1,7 @@
 """Shared by all tests. Every test is valid for any seed; `pytest --seeds 0-9` tries several.
 
-Hypothesis draws the same examples in every run; with ``HYPOTHESIS_PROFILE=random`` new ones, and it remembers failures.
+Hypothesis draws the same examples in every run; with ``HYPOTHESIS_PROFILE=random`` new ones, and it
+remembers failures.
 """
 
 import os
@@ -56,7 +57,9 @@ def pipe_in():
 
 @pytest.fixture
 def until_closed():
-    """A function that gives all that is written to a pseudo-terminal until its other side is closed."""
+    """A function that gives all that is written to a pseudo-terminal until its other side is
+    closed.
+    """
     return _until_closed
 
 

@@ -1,9 +1,10 @@
-"""The numbers of the explorer's data set: ensembles on soil spectra, for every pair of size and number of members.
+"""The numbers of the explorer's data set: ensembles on soil spectra, for every pair of size and
+number of members.
 
     python tests/explorer_data.py
 
-writes them anew into ``soil.json`` of the explorer. They are functions of the data and the seed; rounding to the
-stored digits hides what another machine computes differently.
+writes them anew into ``soil.json`` of the explorer. They are functions of the data and the seed;
+rounding to the stored digits hides what another machine computes differently.
 """
 
 import json
@@ -23,15 +24,21 @@ UNIT = 0.001  # of carbon, g per 100 g
 
 
 def split():
-    """Rows to fit and rows to predict, two to one: X, y, X of new soils, y of new soils, these by their carbon."""
+    """Rows to fit and rows to predict, two to one: X, y, X of new soils, y of new soils, these by
+    their carbon.
+    """
     X, y = load_soil_carbon(return_X_y=True)
-    left_out = np.arange(len(y)) * 7919 % len(y) < len(y) // 3  # a prime parts neighbours, maybe of one field
+    left_out = (
+        np.arange(len(y)) * 7919 % len(y) < len(y) // 3
+    )  # a prime parts neighbours, maybe of one field
     new = np.flatnonzero(left_out)[np.argsort(y[left_out], kind="stable")]
     return X[~left_out], y[~left_out], X[new], y[new]
 
 
 def fit(size, members):
-    """One ensemble: coefficients, predictions of new soils and their intervals, in whole numbers of small units."""
+    """One ensemble: coefficients, predictions of new soils and their intervals, in whole numbers of
+    small units.
+    """
     X, y, X_new, y_new = split()
     model = OLSEnsembleRegressor(members, size, random_state=0).fit(X, y)
     predicted, interval = model.predict(X_new), model.predict_interval(X_new, 0.9)
@@ -53,7 +60,9 @@ def fit(size, members):
 
 
 def ridge_error():
-    """Root mean squared error on the new soils of ridge regression, its penalty chosen by leave-one-out."""
+    """Root mean squared error on the new soils of ridge regression, its penalty chosen by
+    leave-one-out.
+    """
     X, y, X_new, y_new = split()
     model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-8, 4, 61))).fit(X, y)
     return _rounded(np.sqrt(np.mean((model.predict(X_new) - y_new) ** 2)))

@@ -17,7 +17,9 @@ def case(*what):
 
 
 def assert_refused(model, given, *facts, error=ValueError):
-    """With words that hold these facts, and an estimator that is as it was; no warning comes before."""
+    """With words that hold these facts, and an estimator that is as it was; no warning comes
+    before.
+    """
     before = dict(vars(model))
     with warnings.catch_warnings(), pytest.raises(error) as raised:
         warnings.simplefilter("error")

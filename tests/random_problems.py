@@ -24,7 +24,9 @@ def gaussian(seed, n=80, p=40, sigma=1.0, nonzero=None):
 
 
 def linear_data(seed, n, p, q=None, *, far=20.0):
-    """X with columns about means far from zero, y (n,) or Y (n, q) of a linear model, and weights of 0, 1 and 2."""
+    """X with columns about means far from zero, y (n,) or Y (n, q) of a linear model, and weights
+    of 0, 1 and 2.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) + far * rng.standard_normal(p)
     Y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 7

@@ -1,4 +1,5 @@
-"""The architecture: who may import whom, who writes what, how large it may be, and a map that does not drift.
+"""The architecture: who may import whom, who writes what, how large it may be, and a map that does
+not drift.
 
 python tests/test_architecture.py --write      # puts the map of the modules into CONTRIBUTING.md
 """
@@ -52,10 +53,17 @@ LAYERS = [
 ]
 NEVER = {"simulation": {"theory"}}  # evidence stays independent of what it is evidence for
 ENTRANCES = {"__init__", "__main__"}  # may import everything
-PURE = {"theory": {"numpy", "scipy", "math", "typing", "collections"}}  # imports these, and nothing of ours
+PURE = {
+    "theory": {"numpy", "scipy", "math", "typing", "collections"}
+}  # imports these, and nothing of ours
 
-TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
-PUBLIC_CLASSES = [getattr(olsen, name) for name in olsen.__all__ if inspect.isclass(getattr(olsen, name))]
+TREES = {
+    path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text())
+    for path in sorted(SOURCE.rglob("*.py"))
+}
+PUBLIC_CLASSES = [
+    getattr(olsen, name) for name in olsen.__all__ if inspect.isclass(getattr(olsen, name))
+]
 
 
 def package_of(path):
@@ -63,7 +71,9 @@ def package_of(path):
 
 
 def imported(path):
-    """Names of everything that a module imports, wherever the import stands, as lists of their parts."""
+    """Names of everything that a module imports, wherever the import stands, as lists of their
+    parts.
+    """
     package = ["olsen", *path.split("/")[:-1]]
     for node in ast.walk(TREES[path]):
         if isinstance(node, ast.Import):
@@ -83,7 +93,9 @@ def test_imports_go_one_way():
         names = list(imported(path))
         used = {name[1] for name in names if name[0] == "olsen" and len(name) > 1} - {package}
         for other in used & set(LAYERS):
-            assert LAYERS.index(other) < LAYERS.index(package), f"{path} imports {other}, which comes after {package}"
+            assert LAYERS.index(other) < LAYERS.index(package), (
+                f"{path} imports {other}, which comes after {package}"
+            )
             assert other not in NEVER.get(package, ()), f"{package} may never import {other}"
         if package in PURE:
             foreign = {name[0] for name in names if name[:2] != ["olsen", package]}
@@ -98,7 +110,8 @@ def own_name(node):
 def foreign_writes(tree):
     """Lines that write attributes of an object other than the one they belong to, in any form.
 
-    Plain assignment, `setattr`, `vars(x)[...] = `, `vars(x).update()`, `x.__dict__.update()` and `x.__setstate__()`.
+    Plain assignment, `setattr`, `vars(x)[...] = `, `vars(x).update()`, `x.__dict__.update()` and
+    `x.__setstate__()`.
     """
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -118,7 +131,10 @@ def foreign_writes(tree):
             changes = node.func.attr in ("update", "pop", "clear", "setdefault")
             if changes and is_namespace_of_another(node.func.value):
                 yield node.lineno
-            is_super = isinstance(node.func.value, ast.Call) and getattr(node.func.value.func, "id", "") == "super"
+            is_super = (
+                isinstance(node.func.value, ast.Call)
+                and getattr(node.func.value.func, "id", "") == "super"
+            )
             if node.func.attr == "__setstate__" and not own_name(node.func.value) and not is_super:
                 yield node.lineno
 
@@ -130,8 +146,9 @@ def is_namespace_of_another(node):
     return isinstance(node, ast.Attribute) and node.attr == "__dict__" and not own_name(node.value)
 
 
-# Undoing a failed fit, copying oneself, and building a plain LinearRegression or a bare estimator for a diagram are
-# done to whole objects by the package that owns them; moments are kept with the problem that they are of.
+# Undoing a failed fit, copying oneself, and building a plain LinearRegression or a bare estimator
+# for a diagram are done to whole objects by the package that owns them; moments are kept with the
+# problem that they are of.
 ALLOWED_WRITES = {
     "_estimators/inputs.py": 2,
     "_estimators/fitted.py": 2,
@@ -169,7 +186,9 @@ def test_the_guard_sees_every_form_of_writing():
 def test_only_wrappers_call_the_compiled_module():
     for path in TREES:
         if not path.startswith("_kernel/"):
-            assert ["olsen", "_kernel", "_native"] not in list(imported(path)), f"{path} imports the compiled module"
+            assert ["olsen", "_kernel", "_native"] not in list(imported(path)), (
+                f"{path} imports the compiled module"
+            )
 
 
 def test_private_state_is_not_probed():
@@ -178,7 +197,10 @@ def test_private_state_is_not_probed():
     others = {"_skl_callbacks", "_init_callback_context", "_callback_fit_ctx", "_mmap"}
     for path, tree in TREES.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("hasattr", "getattr"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+                "hasattr",
+                "getattr",
+            ):
                 name = str(getattr(node.args[1], "value", "")) if len(node.args) > 1 else ""
                 private = name.startswith("_") and not name.startswith("__") and name not in others
                 assert not private, f"{path}:{node.lineno} probes {name}"
@@ -198,11 +220,16 @@ def test_all_is_what_is_defined():
         defined = {
             item
             for item, value in vars(module).items()
-            if not item.startswith("_") and getattr(value, "__module__", None) == module.__name__
+            if not item.startswith("_")
+            and getattr(value, "__module__", None) == module.__name__
             and (inspect.isfunction(value) or inspect.isclass(value))
-        }  # fmt: skip
-        defined -= set(getattr(module, "_HOMES", ()))  # loaded when asked for, and not all of them for users
-        assert not declared or defined <= declared, f"not in __all__ of {path}: {defined - declared}"
+        }
+        defined -= set(
+            getattr(module, "_HOMES", ())
+        )  # loaded when asked for, and not all of them for users
+        assert not declared or defined <= declared, (
+            f"not in __all__ of {path}: {defined - declared}"
+        )
 
 
 def test_examples_in_docstrings_run(tmp_path, monkeypatch):
@@ -223,21 +250,27 @@ def test_documented_parameters_and_attributes_are_the_real_ones(cls):
         value = math.inf if documented[name] == "inf" else ast.literal_eval(documented[name])
         assert value == parameter.default, name
     rng = np.random.default_rng(0)
-    model = cls().fit(pd.DataFrame(rng.standard_normal((40, 6)), columns=list("abcdef")), rng.standard_normal(40))
+    model = cls().fit(
+        pd.DataFrame(rng.standard_normal((40, 6)), columns=list("abcdef")), rng.standard_normal(40)
+    )
     section = inspect.getdoc(cls).split("Attributes\n")[1].split("\nSee Also")[0]
     for name in re.findall(r"^(\w+_) :", section, flags=re.M):
         assert hasattr(model, name), name
 
 
 def test_public_classes_name_no_private_module():
-    """So that pickles and model files outlive any change inside; their examples run under this name."""
+    """So that pickles and model files outlive any change inside; their examples run under this
+    name.
+    """
     examples = {test.name for test in doctest.DocTestFinder().find(olsen) if test.examples}
     for cls in PUBLIC_CLASSES:
         assert cls.__module__ == "olsen" and f"olsen.{cls.__name__}" in examples, cls
 
 
 def test_imports_are_light():
-    """Libraries are loaded when used; the command answers `--version` before numerical libraries could be loaded."""
+    """Libraries are loaded when used; the command answers `--version` before numerical libraries
+    could be loaded.
+    """
     code = """
 import sys
 def loads(step, *libraries):
@@ -256,8 +289,9 @@ loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask"
     assert version("olsen") == olsen.__version__
 
 
-# Size: growth is a decision, for its commit message. Mass is counted in nodes of the syntax tree without annotations,
-# so that packing several things into a line gains nothing. Budgets are 5 % above what was measured.
+# Size: growth is a decision, for its commit message. Mass is counted in nodes of the syntax tree
+# without annotations, so that packing several things into a line gains nothing. Budgets are 5 %
+# above what was measured.
 
 NODES = {
     "_members": 29700,
@@ -319,18 +353,32 @@ def test_packages_keep_their_budgets():
 
 
 def constants(tree):
-    """Names in capitals, at the top of a module, whose value holds a number; each name of an unpacking counts."""
+    """Names in capitals, at the top of a module, whose value holds a number; each name of an
+    unpacking counts.
+    """
     for node in tree.body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+            names = [
+                part.id
+                for target in targets
+                for part in ast.walk(target)
+                if isinstance(part, ast.Name)
+            ]
             values = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
-            if any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+            if any(
+                isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
+            ):
                 yield from (name for name in names if name.lstrip("_").isupper())
 
 
 def test_constants_are_counted_in_unpackings_too():
-    assert list(constants(ast.parse("A, B = 1, 2\nC = 3.0\nD: int = 4\ne = 5\nF = 'text'"))) == ["A", "B", "C", "D"]
+    assert list(constants(ast.parse("A, B = 1, 2\nC = 3.0\nD: int = 4\ne = 5\nF = 'text'"))) == [
+        "A",
+        "B",
+        "C",
+        "D",
+    ]
     assert sum(len(list(constants(tree))) for tree in TREES.values()) <= CONSTANTS
 
 
@@ -368,19 +416,27 @@ def test_call_paths_keep_their_budgets(tmp_path, olsen):
     X = rng.standard_normal((300, 40))
     y = X[:, 0] + rng.standard_normal(300)
     table, model = tmp_path / "table.csv", tmp_path / "model.skops"
-    np.savetxt(table, X[:, :20], delimiter=",", header=",".join(f"x{j}" for j in range(20)), comments="")
+    np.savetxt(
+        table, X[:, :20], delimiter=",", header=",".join(f"x{j}" for j in range(20)), comments=""
+    )
     settings = {"n_jobs": 1, "random_state": 0}
     calls = {
         "fit": lambda: OLSEnsembleRegressor(**settings).fit(X, y),
         "tuned fit": lambda: OLSEnsembleRegressorCV(**settings).fit(X, y),
         "adaptive fit": lambda: AdaptiveOLSEnsembleRegressor(**settings).fit(X, y),
-        "fit and interval": lambda: OLSEnsembleRegressor(**settings).fit(X, y).predict_interval(X[:3]),
+        "fit and interval": lambda: (
+            OLSEnsembleRegressor(**settings).fit(X, y).predict_interval(X[:3])
+        ),
         "olsen fit": lambda: olsen("fit", table, "--target", "x0", "--out", model, "--jobs", 1),
     }
     for name, call in calls.items():
         measured = call_path(lambda call=call: (model.unlink(missing_ok=True), call()))
         budget = CALL_PATHS[name]
-        assert all(part <= most for part, most in zip(measured, budget, strict=True)), (name, measured, budget)
+        assert all(part <= most for part, most in zip(measured, budget, strict=True)), (
+            name,
+            measured,
+            budget,
+        )
 
 
 # The map in CONTRIBUTING.md
@@ -394,8 +450,13 @@ def drawn_map():
     blocks = []
     for package in reversed(LAYERS):
         head = TREES.get(f"{package}/__init__.py") or TREES[f"{package}.py"]
-        sentence = re.split(r"(?<=[^.])[.:;]( |$)", ast.get_docstring(head).split("\n")[0])[0].replace("``", "")
-        inside = [path.split("/", 1)[1].removesuffix(".py") for path in TREES if path.startswith(f"{package}/")]
+        paragraph = ast.get_docstring(head).split("\n\n")[0].replace("\n", " ").replace("``", "")
+        sentence = re.split(r"(?<=[^.])[.:;]( |$)", paragraph)[0]
+        inside = [
+            path.split("/", 1)[1].removesuffix(".py")
+            for path in TREES
+            if path.startswith(f"{package}/")
+        ]
         inside += sorted(path.name for path in (SOURCE / package).glob("*.[ch]"))
         modules = ", ".join(name for name in inside if not name.endswith("__init__"))
         text = f"{package:<13}{sentence}{': ' * bool(modules)}{modules}"
@@ -407,10 +468,14 @@ def test_the_map_is_made_from_the_code_and_its_walks_lead_somewhere():
     text = CONTRIBUTING.read_text(encoding="utf-8")
     assert MAP.search(text)[0] == drawn_map(), "python tests/test_architecture.py --write"
     for path in re.findall(r"`([\w/]+\.py)`", text):
-        assert path in TREES or (CONTRIBUTING.parent / path).exists(), f"CONTRIBUTING.md: there is no {path}"
+        assert path in TREES or (CONTRIBUTING.parent / path).exists(), (
+            f"CONTRIBUTING.md: there is no {path}"
+        )
     for name, path in re.findall(r"`([\w.]+)` \(`([\w/]+\.py)`\)", text):
         nodes = list(ast.walk(TREES[path]))
-        defined = {getattr(node, "name", None) for node in nodes} | {getattr(node, "id", None) for node in nodes}
+        defined = {getattr(node, "name", None) for node in nodes} | {
+            getattr(node, "id", None) for node in nodes
+        }
         assert name.split(".")[-1] in defined, f"CONTRIBUTING.md: {path} has no {name}"
 
 

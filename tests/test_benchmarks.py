@@ -24,10 +24,21 @@ from olsen import OLSEnsembleRegressor
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
-    "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
-    "real": 2, "threads": 7, "intervals": 3, "tuning": 1, "determinantal": 3,
+    "fit": 2,
+    "tables": 4,
+    "growth": 5,
+    "predict": 1,
+    "kernel": 2,
+    "choice": 3,
+    "iteration": 2,
+    "tuned": 3,
+    "real": 2,
+    "threads": 7,
+    "intervals": 3,
+    "tuning": 1,
+    "determinantal": 3,
     "figure2": 1,
-}  # fmt: skip
+}
 
 
 # "fresh" is left out: it starts new interpreters, which takes longer than all others together
@@ -53,12 +64,21 @@ def load(name):
 
 def test_all_groups_run_at_toy_size(tmp_path, capsys, monkeypatch):
     """In one test: with several workers, each would run them for itself."""
-    for name in ("REST", "SHORT", "TURN"):  # nothing is called again for a steadier time, nothing rests before it
+    for name in (
+        "REST",
+        "SHORT",
+        "TURN",
+    ):  # nothing is called again for a steadier time, nothing rests before it
         monkeypatch.setattr(load("timing"), name, 0.0)
     results, page = tmp_path / "results", tmp_path / "docs" / "benchmarks.md"
     write_table(tmp_path / "tall.csv", n=40, p=6)
     write_table(tmp_path / "wide.csv", n=15, p=19)
-    assert load("compare").main(["--quick", "--out", str(results), "--data", str(tmp_path), "--only", *GROUPS]) == 0
+    assert (
+        load("compare").main(
+            ["--quick", "--out", str(results), "--data", str(tmp_path), "--only", *GROUPS]
+        )
+        == 0
+    )
     load("report").main(["--results", str(results), "--page", str(page)])
     report = page.read_text(encoding="utf-8")
     assert "Toy sizes" in report
@@ -70,24 +90,45 @@ def test_all_groups_run_at_toy_size(tmp_path, capsys, monkeypatch):
             stored = json.loads((results / f"{group}.json").read_text(encoding="utf-8"))
             rows[group] = stored["rows"]
             assert stored["quick"] and len(stored["rows"]) == n_rows
-            told = {"cpu", "cores", "blas", "packages", "load_average", "dgemm_gflops", "dgemm_scaling"}
+            told = {
+                "cpu",
+                "cores",
+                "blas",
+                "packages",
+                "load_average",
+                "dgemm_gflops",
+                "dgemm_scaling",
+            }
             assert told <= set(stored["machine"])
             for row in stored["rows"]:
-                assert {"value", "must", "aim", "verdict"} <= set(row) and isinstance(row["value"], float)
+                assert {"value", "must", "aim", "verdict"} <= set(row) and isinstance(
+                    row["value"], float
+                )
             table = (results / f"{group}.md").read_text(encoding="utf-8")
             assert table in report and len(table.splitlines()) == 2 + n_rows
-            assert len({line.count("|") for line in table.splitlines()}) == 1, "all rows have the same columns"
+            assert len({line.count("|") for line in table.splitlines()}) == 1, (
+                "all rows have the same columns"
+            )
     # with least squares on the same submatrices, and the iteration with the direct solver
     assert all(row["difference"] < 1e-8 for group in ("fit", "tables") for row in rows[group])
     assert rows["iteration"][0]["difference"] < 1e-6
-    assert [list(row["shape"].values()) for row in rows["real"]] == [["tall", 40, 6], ["wide", 15, 19]]
+    assert [list(row["shape"].values()) for row in rows["real"]] == [
+        ["tall", 40, 6],
+        ["wide", 15, 19],
+    ]
     growth = load("growth")
     growth.main(["--results", str(results), "--out", str(tmp_path / "growth.png")])
     assert "in rows n (40 to 80, p = 20, m = 5)" in capsys.readouterr().out
     for row in rows["growth"]:  # slopes are those of powers
         shape = row["shape"]
-        row["seconds"] = {str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k for k in row["members"]}
-    found = [growth.slope(*growth.sweep(rows["growth"], letter, rows["growth"][0]["members"][0])) for letter in "npm"]
+        row["seconds"] = {
+            str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k
+            for k in row["members"]
+        }
+    found = [
+        growth.slope(*growth.sweep(rows["growth"], letter, rows["growth"][0]["members"][0]))
+        for letter in "npm"
+    ]
     np.testing.assert_allclose(found, [1, 2, 3])
 
 
@@ -95,7 +136,18 @@ def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     monkeypatch.setattr("gc.collect", lambda: 0)
-    toy = ["--rows", "3000", "--columns", "20", "--members", "5", "--repeats", "1", "--folder", str(tmp_path)]
+    toy = [
+        "--rows",
+        "3000",
+        "--columns",
+        "20",
+        "--members",
+        "5",
+        "--repeats",
+        "1",
+        "--folder",
+        str(tmp_path),
+    ]
     for name, options in (
         ("gpu", ["--quick", "--device", "cpu", "--repeats", "1", "--no-numpy"]),
         ("out_of_core", toy),
@@ -104,7 +156,10 @@ def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
 
         def run(command, module=module, **settings):
             """Children of a script are called in this process."""
-            with monkeypatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+            with (
+                monkeypatch.context() as patch,
+                contextlib.redirect_stdout(io.StringIO()) as printed,
+            ):
                 patch.setattr(sys, "argv", command[1:])
                 module.main()
             return SimpleNamespace(stdout=printed.getvalue())
@@ -116,7 +171,10 @@ def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
 
 def test_scripts_say_what_they_lack(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "mapie", None)
-    nothing, only = tmp_path / "nothing", ["--quick", "--only", "real", "--out", str(tmp_path / "out")]
+    nothing, only = (
+        tmp_path / "nothing",
+        ["--quick", "--only", "real", "--out", str(tmp_path / "out")],
+    )
     nothing.mkdir()
     for script, arguments, code, said in (
         ("compare", only, 0, "no folder was given"),
@@ -141,7 +199,9 @@ def centred_rank(X):
 def test_problems_are_what_they_are_named_after(seed):
     problems = load("problems")
     X, y = problems.one_hot(300, numeric=5, factors=6, levels=30, seed=seed)
-    np.testing.assert_allclose([X.mean(axis=0), X.std(axis=0)], [np.zeros(35), np.ones(35)], atol=1e-12)
+    np.testing.assert_allclose(
+        [X.mean(axis=0), X.std(axis=0)], [np.zeros(35), np.ones(35)], atol=1e-12
+    )
     assert y.shape == (300,) and [len(np.unique(column)) for column in X.T[5:]] == [2] * 30
     assert centred_rank(X) == 5 + 30 - 6
     reference, _ = load("groups.tables").REFERENCE()
@@ -158,7 +218,9 @@ def test_problems_are_what_they_are_named_after(seed):
     assert np.all(gap <= 5 * (1 - expected**2) / np.sqrt(n) + 1e-12)
     noise = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
     assert abs(noise.var() - 1) < 5 * np.sqrt(2 / n)
-    assert abs(y.var() - noise.var() - 1) < 5 * 2 / np.sqrt(n)  # twice the covariance of signal and noise
+    assert abs(y.var() - noise.var() - 1) < 5 * 2 / np.sqrt(
+        n
+    )  # twice the covariance of signal and noise
 
 
 def test_real_data_differences_are_paired_and_scores_those_of_scikit_learn(tmp_path):
@@ -166,11 +228,15 @@ def test_real_data_differences_are_paired_and_scores_those_of_scikit_learn(tmp_p
     for seed, (name, n, p) in enumerate(zip("abc", (40, 25, 30), (4, 30, 3), strict=True)):
         write_table(tmp_path / f"{name}.csv", n, p, seed)
     files = ["--json", str(tmp_path / "all.json"), "--markdown", str(tmp_path / "all.md")]
-    load("real_data").main([str(tmp_path), "--splits", "4", "--models", "ensemble", "ridge", *files])
+    load("real_data").main(
+        [str(tmp_path), "--splits", "4", "--models", "ensemble", "ridge", *files]
+    )
     found = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["folder"]
     assert (tmp_path / "all.md").read_text(encoding="utf-8").count("\n| ") >= 8
     for row in found["tables"]:
-        assert row["best"] == max(("RidgeCV", "LassoCV", "PLS"), key=lambda name: np.mean(row["r2"][name]))
+        assert row["best"] == max(
+            ("RidgeCV", "LassoCV", "PLS"), key=lambda name: np.mean(row["r2"][name])
+        )
         for name in ("adaptive", "ensemble", "ridge"):
             difference = np.subtract(row["r2"][name], row["r2"][row["best"]])
             assert row["to_best"][name]["mean"] == pytest.approx(difference.mean())
@@ -187,12 +253,18 @@ def test_real_data_differences_are_paired_and_scores_those_of_scikit_learn(tmp_p
 
 
 def test_partial_least_squares_is_that_of_the_best_number_of_components(seed):
-    """Every number of components is fitted by itself, in every fold; there are no more of them than columns count."""
+    """Every number of components is fitted by itself, in every fold; there are no more of them than
+    columns count.
+    """
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 12)) + 0.3 * rng.standard_normal((60, 12))
+    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 12)) + 0.3 * rng.standard_normal(
+        (60, 12)
+    )
     y = 2 + X[:, :4].sum(axis=1) + rng.standard_normal(60)
     grid, ours = {"n_components": range(1, 9)}, load("peers").PLSRegressionCV
-    expected = GridSearchCV(PLSRegression(scale=False), grid, cv=5, scoring="neg_mean_squared_error").fit(X, y)
+    expected = GridSearchCV(
+        PLSRegression(scale=False), grid, cv=5, scoring="neg_mean_squared_error"
+    ).fit(X, y)
     found = ours(max_components=8).fit(X, y)
     assert found.n_components_ == expected.best_params_["n_components"]
     np.testing.assert_allclose(found.predict(X), expected.predict(X).ravel(), rtol=1e-8, atol=1e-8)
@@ -202,7 +274,9 @@ def test_partial_least_squares_is_that_of_the_best_number_of_components(seed):
 
 
 def test_simulated_risks_are_errors_of_prediction_beyond_the_noise(seed):
-    """By quadrature instead of the formula: many new rows, their own signal, the mean squared distance."""
+    """By quadrature instead of the formula: many new rows, their own signal, the mean squared
+    distance.
+    """
     simulated = load("simulated")
     cell = simulated.Cell(50, 5, 2, 0.9, 0.3)
     sample = cell.draw(seed)
@@ -216,21 +290,34 @@ def test_simulated_risks_are_errors_of_prediction_beyond_the_noise(seed):
 
 
 def test_simulated_ratios_compare_with_the_better_peer():
-    ours, ridge, lasso = np.random.default_rng(0).gamma(20.0, size=(3, 4000)) * np.array([[1.2], [1.0], [3.0]])
-    value, error, peer = load("simulated").ratio({"risks": {"ours": ours, "RidgeCV": ridge, "LassoCV": lasso}})
+    ours, ridge, lasso = np.random.default_rng(0).gamma(20.0, size=(3, 4000)) * np.array(
+        [[1.2], [1.0], [3.0]]
+    )
+    value, error, peer = load("simulated").ratio(
+        {"risks": {"ours": ours, "RidgeCV": ridge, "LassoCV": lasso}}
+    )
     assert peer == "RidgeCV" and value == pytest.approx(ours.mean() / ridge.mean())
-    parts = [a.mean() / b.mean() for a, b in zip(ours.reshape(100, -1), ridge.reshape(100, -1), strict=True)]
-    assert error == pytest.approx(stats.sem(parts), rel=0.3)  # of 100 parts: their spread is known to 7 %
+    parts = [
+        a.mean() / b.mean()
+        for a, b in zip(ours.reshape(100, -1), ridge.reshape(100, -1), strict=True)
+    ]
+    assert error == pytest.approx(
+        stats.sem(parts), rel=0.3
+    )  # of 100 parts: their spread is known to 7 %
 
 
 def test_the_simulated_grid_goes_from_one_coefficient_to_all():
     cells = load("simulated").grid()
-    assert len(cells) == len(set(cells)) == 2 * 3 * 3 * (5 + 6 + 6)  # rows, correlations, noises, numbers by columns
+    assert (
+        len(cells) == len(set(cells)) == 2 * 3 * 3 * (5 + 6 + 6)
+    )  # rows, correlations, noises, numbers by columns
     assert {cell.nonzeros for cell in cells if cell.p == 150} == {1, 3, 10, 30, 100, 150}
     assert {cell.nonzeros for cell in cells if cell.p == 50} == {1, 3, 10, 30, 50}
 
 
-def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(tmp_path, capsys, monkeypatch):
+def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(
+    tmp_path, capsys, monkeypatch
+):
     simulated, file, page = load("simulated"), tmp_path / "cells.jsonl", tmp_path / "page.md"
     cells = simulated.grid([(20, 4)])
     assert len(cells) == 3 * 3 * 3  # correlations, noises, and 1, 3 and all 4 coefficients
@@ -270,7 +357,12 @@ def test_uncertainty_is_that_of_mapie(tmp_path, capsys, monkeypatch):
     pytest.importorskip("mapie")
     write_table(tmp_path / "a.csv", 40, 6)
     run, module = ["--quick", "--data", str(tmp_path), "--only", "a", "b"], load("uncertainty")
-    assert module.main([*run, "--json", str(tmp_path / "rows.json"), "--markdown", str(tmp_path / "rows.md")]) == 0
+    assert (
+        module.main(
+            [*run, "--json", str(tmp_path / "rows.json"), "--markdown", str(tmp_path / "rows.md")]
+        )
+        == 0
+    )
     assert "b.csv is not there" in capsys.readouterr().out
     rows = json.loads((tmp_path / "rows.json").read_text(encoding="utf-8"))["rows"]
     assert [row["shape"]["data"] for row in rows] == ["Gaussian", "a"]
@@ -282,9 +374,15 @@ def test_uncertainty_is_that_of_mapie(tmp_path, capsys, monkeypatch):
 
 def test_asv_suite_runs_once():
     settings = json.loads((BENCHMARKS / "asv.conf.json").read_text(encoding="utf-8"))
-    files = [path.stem for path in (BENCHMARKS / settings["benchmark_dir"]).glob("*.py") if path.stem != "__init__"]
+    files = [
+        path.stem
+        for path in (BENCHMARKS / settings["benchmark_dir"]).glob("*.py")
+        if path.stem != "__init__"
+    ]
     modules = [load(f"asv_suite.{name}") for name in files]
-    classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
+    classes = {
+        value for module in modules for value in vars(module).values() if inspect.isclass(value)
+    }
     for cls in (each for each in classes if each.__module__.startswith("asv_suite.")):
         arguments = cls.params[:1] if hasattr(cls, "params") else ()
         suite = cls()

@@ -1,4 +1,6 @@
-"""A new installation: the first fit is as ready as the next, and every requirement has a lowest version."""
+"""A new installation: the first fit is as ready as the next, and every requirement has a lowest
+version.
+"""
 
 import re
 import subprocess
@@ -11,7 +13,9 @@ import pytest
 import olsen
 
 ROOT = Path(olsen.__file__).parents[2]
-from_source = pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="not installed from its source folder")
+from_source = pytest.mark.skipif(
+    not (ROOT / "pyproject.toml").exists(), reason="not installed from its source folder"
+)
 
 
 def test_nothing_is_compiled_or_written_by_a_fit(tmp_path):
@@ -24,7 +28,9 @@ AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0).fit(*make_regressi
 print(sorted({"numba", "llvmlite", "cffi", "setuptools", "distutils"} & set(sys.modules)))
 """
     environment = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")
     assert not list(tmp_path.iterdir())
 
@@ -41,9 +47,16 @@ def test_every_requirement_has_a_lowest_version():
 @from_source
 def test_version_and_bounds_are_the_same_wherever_they_stand():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    recipe, citation = ((ROOT / name).read_text(encoding="utf-8") for name in ("conda/recipe.yaml", "CITATION.cff"))
+    recipe, citation = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("conda/recipe.yaml", "CITATION.cff")
+    )
     assert project["version"] == olsen.__version__
-    assert f'version: "{olsen.__version__}"' in recipe and f"version: {olsen.__version__}\n" in citation
+    assert (
+        f'version: "{olsen.__version__}"' in recipe
+        and f"version: {olsen.__version__}\n" in citation
+    )
     extras = project["optional-dependencies"]
     for one in [*project["dependencies"], *extras["parquet"], *extras["cli"]]:
-        assert one.startswith("olsen[") or f"- {one.replace('>=', ' >=')}\n" in recipe, f"conda/recipe.yaml lacks {one}"
+        assert one.startswith("olsen[") or f"- {one.replace('>=', ' >=')}\n" in recipe, (
+            f"conda/recipe.yaml lacks {one}"
+        )

@@ -1,9 +1,11 @@
-"""The pages as readers use them: their code runs and prints what they say, their links lead somewhere.
+"""The pages as readers use them: their code runs and prints what they say, their links lead
+somewhere.
 
-A fenced block of ``python`` runs, all of a page in one namespace and in an empty folder; one of the directive
-``{picture}`` runs in a namespace of its own, as on the site. If the next block is ``output``, that is what it prints,
-with ``...`` for what differs between machines. In a block of ``console`` the lines ``$ olsen ...`` run, and what they
-print stands below them. What cannot run here says so itself, in its first line: ``# not run here: why``.
+A fenced block of ``python`` runs, all of a page in one namespace and in an empty folder; one of the
+directive ``{picture}`` runs in a namespace of its own, as on the site. If the next block is
+``output``, that is what it prints, with ``...`` for what differs between machines. In a block of
+``console`` the lines ``$ olsen ...`` run, and what they print stands below them. What cannot run
+here says so itself, in its first line: ``# not run here: why``.
 
     python tests/test_docs.py --write      # puts what blocks print into the pages that are named after it, or into all
 """
@@ -27,14 +29,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 WRITTEN_BY_THE_BUILD = {DOCS / "_build", DOCS / "auto_examples", DOCS / "api" / "generated"}
-FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL
+)
 NOT_RUN = "# not run here: "
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def pages():
     """Everything that is written by hand for readers, the README first."""
-    found = [path for path in sorted(DOCS.rglob("*.md")) if not WRITTEN_BY_THE_BUILD & set(path.parents)]
+    found = [
+        path for path in sorted(DOCS.rglob("*.md")) if not WRITTEN_BY_THE_BUILD & set(path.parents)
+    ]
     return [ROOT / "README.md", *found]
 
 
@@ -59,12 +65,17 @@ def blocks_of(page):
     for match in FENCE.finditer(text):
         info, line = match["info"].strip(), text.count("\n", 0, match.start()) + 1
         if info in ("python", "{picture}", "console"):
-            code = re.sub(r"\A(:[\w-]+:.*\n|\s*\n)+", "", match["text"])  # without the options of a directive
+            code = re.sub(
+                r"\A(:[\w-]+:.*\n|\s*\n)+", "", match["text"]
+            )  # without the options of a directive
             if not code.startswith(NOT_RUN):
-                # what a picture prints is nobody's business; a block of Python without output prints nothing
+                # what a picture prints is nobody's business; a block of Python without output
+                # prints nothing
                 found.append(Block(info, code, line, {"python": "", "console": code}.get(info)))
         elif info == "output":
-            assert found and found[-1].where is None, f"line {line}: output without a block that prints it"
+            assert found and found[-1].where is None, (
+                f"line {line}: output without a block that prints it"
+            )
             found[-1].said, found[-1].where = match["text"], match.span("text")
     return found
 
@@ -74,7 +85,11 @@ def run(block, namespace, page):
     with contextlib.redirect_stdout(io.StringIO()) as printed, warnings.catch_warnings():
         warnings.simplefilter("error")
         if block.kind == "console":
-            return "".join(_run_command(line) for line in block.code.splitlines(keepends=True) if line[:2] == "$ ")
+            return "".join(
+                _run_command(line)
+                for line in block.code.splitlines(keepends=True)
+                if line[:2] == "$ "
+            )
         code = compile("\n" * block.line + block.code, name_of(page), "exec")
         exec(code, {} if block.kind == "{picture}" else namespace)
     return printed.getvalue()
@@ -99,26 +114,36 @@ def fitted_table(folder):
     import olsen
 
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.standard_normal((80, 3)).round(3), columns=["acidity", "sugar", "alcohol"])
+    frame = pd.DataFrame(
+        rng.standard_normal((80, 3)).round(3), columns=["acidity", "sugar", "alcohol"]
+    )
     frame["colour"] = rng.choice(["red", "rose", "white"], 80)
-    frame["quality"] = (5 + frame["alcohol"] - 0.5 * frame["acidity"] + 0.5 * rng.standard_normal(80)).round(3)
+    frame["quality"] = (
+        5 + frame["alcohol"] - 0.5 * frame["acidity"] + 0.5 * rng.standard_normal(80)
+    ).round(3)
     frame.to_csv(folder / "wine.csv", index=False)
     _run_command("$ olsen fit wine.csv --target quality --out wine.skops --members 50")
     return {"olsen": olsen, "frame": frame, "pipeline": olsen.load("wine.skops")}
 
 
 def differences(page, folder):
-    """Blocks whose output is not what the page says, and what they print; run in an empty folder, without windows."""
+    """Blocks whose output is not what the page says, and what they print; run in an empty folder,
+    without windows.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     with contextlib.chdir(folder):
-        namespace = {"__name__": "__main__"} | (fitted_table(folder) if page == DOCS / "cli.md" else {})
+        namespace = {"__name__": "__main__"} | (
+            fitted_table(folder) if page == DOCS / "cli.md" else {}
+        )
         for block in blocks_of(page):
             printed = run(block, namespace, page)
-            if block.said is not None and not doctest.OutputChecker().check_output(block.said, printed, SAME):
+            if block.said is not None and not doctest.OutputChecker().check_output(
+                block.said, printed, SAME
+            ):
                 yield block, printed
         plt.close("all")
 
@@ -129,11 +154,19 @@ WITH_CODE = [page for page in pages() if blocks_of(page)]
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_code_runs_and_prints_what_the_page_says(page, tmp_path):
     for block, printed in differences(page, tmp_path):
-        pytest.fail(f"{name_of(page)}, line {block.line}: the page says\n{block.said}\nbut the block prints\n{printed}")
+        pytest.fail(
+            f"{name_of(page)}, line {block.line}: the page says\n{block.said}\nbut the block"
+            f" prints\n{printed}"
+        )
 
 
 def test_the_pages_that_must_have_code_have_it():
-    for name in ("README.md", "docs/getting_started.md", "docs/guide/uncertainty.md", "docs/theory/pictures.md"):
+    for name in (
+        "README.md",
+        "docs/getting_started.md",
+        "docs/guide/uncertainty.md",
+        "docs/theory/pictures.md",
+    ):
         assert ROOT / name in WITH_CODE, f"{name} has no code that runs"
 
 
@@ -145,7 +178,9 @@ HEADING = re.compile(r"^#{1,6}[ ]+(.+?)[ ]*$", re.MULTILINE)
 
 
 def anchors_of(path):
-    """Names that links into a page can end with, as GitHub and the site make them from its headings."""
+    """Names that links into a page can end with, as GitHub and the site make them from its
+    headings.
+    """
     text = FENCE.sub("", path.read_text(encoding="utf-8"))
     found = set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
     for heading in HEADING.findall(text):
@@ -164,21 +199,43 @@ def test_links_between_pages_lead_somewhere():
             found = page if not target else (page.parent / target).resolve()
             assert found.exists(), f"{name_of(page)}: {link} leads nowhere"
             if anchor and found.suffix == ".md":
-                assert anchor in anchors_of(found), f"{name_of(page)}: {target or 'the page'} has no heading #{anchor}"
+                assert anchor in anchors_of(found), (
+                    f"{name_of(page)}: {target or 'the page'} has no heading #{anchor}"
+                )
 
 
 # The reference
 
-MODULES = ("theory", "equivalence", "subsets", "simulation", "figures", "displays", "explorer", "onnx", "datasets")
+MODULES = (
+    "theory",
+    "equivalence",
+    "subsets",
+    "simulation",
+    "figures",
+    "displays",
+    "explorer",
+    "onnx",
+    "datasets",
+)
 
 
 def test_the_reference_has_everything_public():
     """Under the module it stands below, or named in full."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md")))
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md"))
+    )
     parts = re.split(r"^\.\. currentmodule:: (\S+)$", text, flags=re.MULTILINE)[1:]
-    listed = {f"{at}.{name}" for at, part in zip(parts[::2], parts[1::2], strict=True) for name in LISTED.findall(part)}
-    for module in (importlib.import_module(name) for name in ("olsen", *(f"olsen.{name}" for name in MODULES))):
-        public = [name for name in module.__all__ if name not in MODULES and not name.startswith("__")]
+    listed = {
+        f"{at}.{name}"
+        for at, part in zip(parts[::2], parts[1::2], strict=True)
+        for name in LISTED.findall(part)
+    }
+    for module in (
+        importlib.import_module(name) for name in ("olsen", *(f"olsen.{name}" for name in MODULES))
+    ):
+        public = [
+            name for name in module.__all__ if name not in MODULES and not name.startswith("__")
+        ]
         assert public
         for full in (f"{module.__name__}.{name}" for name in public):
             assert full in listed or f"`{full}`" in text, f"docs/api does not list {full}"
@@ -191,7 +248,10 @@ def test_badges_come_from_the_sentence_about_the_status(monkeypatch):
     for docstring, words in (
         ("Status: theorem for k = inf, asymptotic above.", ["theorem", "asymptotic"]),
         ("More. Status: exact. A heuristic is elsewhere.", ["exact"]),
-        ("Status: asymptotically exact.\n\nStatus: heuristic", ["asymptotic", "exact", "heuristic"]),
+        (
+            "Status: asymptotically exact.\n\nStatus: heuristic",
+            ["asymptotic", "exact", "heuristic"],
+        ),
         ("An exact formula without a status.", []),
     ):
         assert words_of(docstring) == words, docstring
@@ -201,7 +261,9 @@ def test_badges_come_from_the_sentence_about_the_status(monkeypatch):
 
 
 SITES = {  # what stands on a page, and how the complaint about it ends
-    "<p id='here'><a href='#here'>up</a> <a href='https://example.org/x'>away</a> <img src='own.png'></p>": None,
+    "<p id='here'><a href='#here'>up</a> <a href='https://example.org/x'>away</a> <img src='own.png'></p>": (
+        None
+    ),
     "<script src='https://cdn.example.org/a.js'></script>": "loads https://cdn.example.org/a.js",
     "<img src='//cdn.example.org/a.png'>": "loads //cdn.example.org/a.png",
     "<style>@import 'https://example.org/font.css';</style>": "loads https://example.org/font.css",
@@ -216,9 +278,13 @@ def test_a_site_that_needs_other_sites_or_leads_nowhere_is_refused(tmp_path, mon
     monkeypatch.syspath_prepend(DOCS)
     (tmp_path / "own.png").write_bytes(b"")
     for body, complaint in SITES.items():
-        (tmp_path / "index.html").write_text(f"<!doctype html><title>x</title>{body}", encoding="utf-8")
+        (tmp_path / "index.html").write_text(
+            f"<!doctype html><title>x</title>{body}", encoding="utf-8"
+        )
         found = list(importlib.import_module("check_site").complaints(tmp_path))
-        assert [line.endswith(complaint or "") for line in found] == [True] * (complaint is not None), (body, found)
+        assert [line.endswith(complaint or "") for line in found] == [True] * (
+            complaint is not None
+        ), (body, found)
 
 
 if __name__ == "__main__":
@@ -226,7 +292,11 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     for chosen in [Path(name).resolve() for name in sys.argv[2:]] or WITH_CODE:
         with tempfile.TemporaryDirectory() as place:
-            changes = [(block.where, printed) for block, printed in differences(chosen, Path(place)) if block.where]
+            changes = [
+                (block.where, printed)
+                for block, printed in differences(chosen, Path(place))
+                if block.where
+            ]
         written = chosen.read_text(encoding="utf-8")
         for (start, stop), printed in reversed(changes):
             written = written[:start] + printed + written[stop:]

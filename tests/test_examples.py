@@ -21,12 +21,18 @@ FOLDER = Path(__file__).parents[1] / "examples"
 PAGES = sorted(FOLDER.glob("*/plot_*.py"))
 CONF = FOLDER.parent / "docs" / "conf.py"
 PACKAGE = Path(olsen.__file__).parent
-NEEDS = {"plot_dask": ("dask.distributed",), "plot_larger_than_memory": ("pyarrow",), "plot_pipeline": ("skops",)}
+NEEDS = {
+    "plot_dask": ("dask.distributed",),
+    "plot_larger_than_memory": ("pyarrow",),
+    "plot_pipeline": ("skops",),
+}
 
 
 @pytest.fixture
 def elsewhere(monkeypatch, tmp_path):
-    """An empty folder to run in; environment, settings of matplotlib and figures are as before when it is over."""
+    """An empty folder to run in; environment, settings of matplotlib and figures are as before when
+    it is over.
+    """
     before = dict(os.environ)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plt, "show", lambda *args, **kwargs: None)
@@ -46,17 +52,23 @@ def test_page_runs(page, elsewhere, capsys):
         runpy.run_path(str(page), run_name="__main__")
         figures = [plt.figure(number) for number in plt.get_fignums()]
         for figure in figures:
-            figure.savefig(io.BytesIO(), dpi=40)  # texts and layouts that cannot be drawn are found here
+            figure.savefig(
+                io.BytesIO(), dpi=40
+            )  # texts and layouts that cannot be drawn are found here
     assert [str(found.message) for found in caught if _is_ours(found, page)] == []
     assert figures
     for figure in figures:
-        assert any(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes), "a figure says nowhere what it shows"
+        assert any(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes), (
+            "a figure says nowhere what it shows"
+        )
     assert capsys.readouterr().out.strip(), "the text rests on numbers, but nothing was printed"
     assert list(elsewhere.iterdir()) == []
 
 
 def _is_ours(found, page):
-    """Whether a warning names a line of the page, as those of the package do for their users, or of the package."""
+    """Whether a warning names a line of the page, as those of the package do for their users, or of
+    the package.
+    """
     return Path(found.filename) == page or PACKAGE in Path(found.filename).parents
 
 
@@ -71,10 +83,19 @@ def test_pages_are_gallery_pages():
             assert not re.search(r"\bfetch_\w+|urlopen|urlretrieve|https?://", source)
             for heading, under in re.findall(r"^# (\S.*)\n# (-{3,})$", source, flags=re.MULTILINE):
                 assert len(under) >= len(heading)
-    headers = [FOLDER / "GALLERY_HEADER.rst", *(page.with_name("GALLERY_HEADER.rst") for page in PAGES)]
+    headers = [
+        FOLDER / "GALLERY_HEADER.rst",
+        *(page.with_name("GALLERY_HEADER.rst") for page in PAGES),
+    ]
     texts = [path.read_text(encoding="utf-8") for path in (*PAGES, *headers)]
-    linked = {name for text in texts for name in re.findall(r"sphx_glr_auto_examples_(\w+\.py)", text)}
+    linked = {
+        name for text in texts for name in re.findall(r"sphx_glr_auto_examples_(\w+\.py)", text)
+    }
     assert linked and linked <= {f"{page.parent.name}_{page.name}" for page in PAGES}
-    sections = ast.literal_eval(re.search(r"^SECTIONS = (\{.*?^\})", CONF.read_text(encoding="utf-8"), re.M | re.S)[1])
+    sections = ast.literal_eval(
+        re.search(r"^SECTIONS = (\{.*?^\})", CONF.read_text(encoding="utf-8"), re.M | re.S)[1]
+    )
     ordered = {(folder, f"plot_{name}.py") for folder, names in sections.items() for name in names}
-    assert ordered == {(page.parent.name, page.name) for page in PAGES}, "docs/conf.py has the order of the pages"
+    assert ordered == {(page.parent.name, page.name) for page in PAGES}, (
+        "docs/conf.py has the order of the pages"
+    )

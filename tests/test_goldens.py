@@ -1,8 +1,10 @@
-"""Answers of about sixty configurations, frozen: code may change, these may not, unless a change is wanted and said.
+"""Answers of about sixty configurations, frozen: code may change, these may not, unless a change is
+wanted and said.
 
     python tests/test_goldens.py --write [NAME ...]
 
-Every configuration is a function of nothing that gives arrays. Stored ones are compared to 1e-9 of their largest entry.
+Every configuration is a function of nothing that gives arrays. Stored ones are compared to 1e-9 of
+their largest entry.
 """
 
 import json
@@ -17,16 +19,26 @@ import scipy.sparse as sp
 from sklearn.model_selection import GroupKFold
 
 import olsen
-from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    cli,
+)
 
 FILE = Path(__file__).parent / "goldens.npz"
 RTOL = 1e-9
-REFITS_RTOL = 1e-7  # thirty refits of a tuned model, with dependent columns that other BLAS kernels round otherwise
+# thirty refits of a tuned model, with dependent columns that other BLAS kernels round otherwise
+REFITS_RTOL = 1e-7
 
 
 def table(n, p, q=None, seed=7):
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p)) @ np.linalg.cholesky(0.6 ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))).T
+    X = (
+        rng.standard_normal((n, p))
+        @ np.linalg.cholesky(0.6 ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))).T
+    )
     beta = rng.standard_normal((p, q or 1)) * (np.arange(p) % 4 == 0)[:, None]
     Y = 2 + X @ beta + rng.standard_normal((n, q or 1)) * np.linspace(1, 5, q or 1)
     return X, Y if q else Y[:, 0]
@@ -39,7 +51,9 @@ NEW = table(5, 24, seed=8)[0]
 def one_hot(n=150):
     rng = np.random.default_rng(3)
     levels = [rng.integers(0, 4, n), rng.integers(0, 3, n)]
-    X = np.column_stack([rng.standard_normal((n, 4)), *(np.eye(k)[v] for k, v in zip((4, 3), levels, strict=True))])
+    X = np.column_stack(
+        [rng.standard_normal((n, 4)), *(np.eye(k)[v] for k, v in zip((4, 3), levels, strict=True))]
+    )
     return X, X[:, 0] + levels[0] - 2 * (levels[1] == 1) + rng.standard_normal(n)
 
 
@@ -67,7 +81,9 @@ def answers(model, X, *, interval=True, std=True):
 
 def fixed(k=60, m=0.5, data=TALL, weight=None, *, interval=True, std=True, **settings):
     def run():
-        model = OLSEnsembleRegressor(k, m, random_state=1, **settings).fit(*data, sample_weight=weight)
+        model = OLSEnsembleRegressor(k, m, random_state=1, **settings).fit(
+            *data, sample_weight=weight
+        )
         return answers(model, data[0], interval=interval, std=std)
 
     return run
@@ -117,15 +133,24 @@ CONFIGURATIONS = {
     "interpolators": fixed(m=60, data=WIDE, std=False, interval=False),
     "one-hot": fixed(data=one_hot()),
     "sparse": fixed(
-        data=(sp.csr_array(np.where(np.abs(TALL[0]) > 1, TALL[0], 0.0)), TALL[1]), interval=False, std=False
+        data=(sp.csr_array(np.where(np.abs(TALL[0]) > 1, TALL[0], 0.0)), TALL[1]),
+        interval=False,
+        std=False,
     ),
-    "blocks": lambda: answers(OLSEnsembleRegressor(60, 0.5, random_state=1).fit(*blocks(TALL)), TALL[0], std=False),
+    "blocks": lambda: answers(
+        OLSEnsembleRegressor(60, 0.5, random_state=1).fit(*blocks(TALL)), TALL[0], std=False
+    ),
     "partial-fit": lambda: answers(
-        OLSEnsembleRegressor(60, 0.5, random_state=1).partial_fit(*TALL), TALL[0], interval=False, std=False
+        OLSEnsembleRegressor(60, 0.5, random_state=1).partial_fit(*TALL),
+        TALL[0],
+        interval=False,
+        std=False,
     ),
     "solver-orthogonal": fixed(solver="orthogonal", interval=False, std=False),
     "single-precision": lambda: {
-        "coef": OLSEnsembleRegressor(60, 0.5, random_state=1).fit(TALL[0].astype(np.float32), TALL[1]).coef_.round(4)
+        "coef": OLSEnsembleRegressor(60, 0.5, random_state=1)
+        .fit(TALL[0].astype(np.float32), TALL[1])
+        .coef_.round(4)
     },
     "adaptive": adaptive(),
     "adaptive-members": adaptive(n_estimators=100),
@@ -154,12 +179,22 @@ CONFIGURATIONS = {
     "cv-blocks-gcv": cv(cv="gcv", data=LONG, where=blocks, std=False, interval=False),
     "cv-bernoulli": cv(sampling="bernoulli"),
     "dropout": lambda: {"coef": DropoutRegressor(0.4).fit(*TALL).coef_},
-    "dropout-rescaled": lambda: {"coef": DropoutRegressor(0.4, rescale=True, sampling="fixed").fit(*TALL).coef_},
-    "dropout-sgd": lambda: {"coef": DropoutRegressor(0.5, solver="sgd", max_iter=300, random_state=2).fit(*TALL).coef_},
-    "members": lambda: {"coef": OLSEnsembleRegressor(7, 9, random_state=3).fit(*TALL).member_coefs().toarray()},
+    "dropout-rescaled": lambda: {
+        "coef": DropoutRegressor(0.4, rescale=True, sampling="fixed").fit(*TALL).coef_
+    },
+    "dropout-sgd": lambda: {
+        "coef": DropoutRegressor(0.5, solver="sgd", max_iter=300, random_state=2).fit(*TALL).coef_
+    },
+    "members": lambda: {
+        "coef": OLSEnsembleRegressor(7, 9, random_state=3).fit(*TALL).member_coefs().toarray()
+    },
     "subsets": lambda: {
         kind + sampling: np.concatenate(
-            list(OLSEnsembleRegressor(6, 8, sampling=sampling, design=kind, random_state=4).fit(*TALL).feature_subsets_)
+            list(
+                OLSEnsembleRegressor(6, 8, sampling=sampling, design=kind, random_state=4)
+                .fit(*TALL)
+                .feature_subsets_
+            )
         )
         for kind in ("balanced", "independent")
         for sampling in ("fixed", "bernoulli", "determinantal")
@@ -182,7 +217,9 @@ def through_file():
 
 
 def through_command():
-    """A table with numbers, categories, missing cells and dates, and predictions with intervals of it."""
+    """A table with numbers, categories, missing cells and dates, and predictions with intervals of
+    it.
+    """
     rng = np.random.default_rng(6)
     rows, lines = 120, ["area,district,built,sold,price"]
     for i in range(rows):
@@ -195,8 +232,18 @@ def through_command():
         (folder / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         model, out = str(folder / "m.skops"), folder / "p.csv"
         table_options = ["--missing", "mean", "--dates", "sold"]
-        assert cli.main(["fit", str(folder / "t.csv"), "--target", "price", "--out", model, *table_options]) == 0
-        assert cli.main(["predict", model, str(folder / "t.csv"), "--out", str(out), "--interval", "0.9"]) == 0
+        assert (
+            cli.main(
+                ["fit", str(folder / "t.csv"), "--target", "price", "--out", model, *table_options]
+            )
+            == 0
+        )
+        assert (
+            cli.main(
+                ["predict", model, str(folder / "t.csv"), "--out", str(out), "--interval", "0.9"]
+            )
+            == 0
+        )
         return {"rows": np.genfromtxt(out, delimiter=",", skip_header=1)}
 
 
@@ -206,7 +253,10 @@ CONFIGURATIONS.update(dask=through_dask, file=through_file, command=through_comm
 def run(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {f"{name}/{key}": np.asarray(value, dtype=float) for key, value in CONFIGURATIONS[name]().items()}
+        return {
+            f"{name}/{key}": np.asarray(value, dtype=float)
+            for key, value in CONFIGURATIONS[name]().items()
+        }
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

@@ -1,7 +1,8 @@
 """The public interface, as listed in public_api.txt: nothing is added, changed or lost unnoticed.
 
-Names, parameters, defaults, methods and documented attributes of everything that users can import. Where the test fails
-and the change is meant, write the list anew, read the difference, and see CONTRIBUTING.md for what a change costs:
+Names, parameters, defaults, methods and documented attributes of everything that users can import.
+Where the test fails and the change is meant, write the list anew, read the difference, and see
+CONTRIBUTING.md for what a change costs:
 
     python tests/test_public_api.py --write
 """
@@ -17,14 +18,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LIST = Path(__file__).with_name("public_api.txt")
-REQUESTS = re.compile(r"set_\w+_request$")  # made by scikit-learn, for what fit and score take besides X and y
+REQUESTS = re.compile(
+    r"set_\w+_request$"
+)  # made by scikit-learn, for what fit and score take besides X and y
 
 
 def public_modules():
     """The package and its modules without underscore; what lies deeper is reached through these."""
     import olsen
 
-    modules = [info.name for info in pkgutil.iter_modules(olsen.__path__) if not info.name.startswith("_")]
+    modules = [
+        info.name for info in pkgutil.iter_modules(olsen.__path__) if not info.name.startswith("_")
+    ]
     return [olsen, *(importlib.import_module(f"olsen.{module}") for module in sorted(modules))]
 
 
@@ -44,7 +49,9 @@ def signature(function):
     """Parameters and defaults, without types: mypy looks after those."""
     found = inspect.signature(function)
     kept = [
-        p.replace(annotation=p.empty, default=p.default if p.default is p.empty else Shown(p.default))
+        p.replace(
+            annotation=p.empty, default=p.default if p.default is p.empty else Shown(p.default)
+        )
         for p in found.parameters.values()
         if p.name != "self"
     ]
@@ -69,7 +76,9 @@ def members_of(cls, name):
             continue
         if item in found and not hasattr(cls, item):  # a name that only says what to use instead
             continue
-        seen = getattr(cls, item, None)  # a method that exists under a condition is seen as a function, too
+        seen = getattr(
+            cls, item, None
+        )  # a method that exists under a condition is seen as a function, too
         yield f"{name}.{item}{signature(seen) if callable(seen) else ''}"
 
 
@@ -116,16 +125,29 @@ def public_interface():
 def test_the_public_interface_is_the_listed_one():
     listed, found = LIST.read_text(encoding="utf-8").splitlines(), public_interface()
     changed = "\n".join(difflib.unified_diff(listed, found, "listed", "found", lineterm="", n=0))
-    assert not changed, f"{changed}\n\nIf this is meant: python tests/test_public_api.py --write, and CONTRIBUTING.md."
+    assert not changed, (
+        f"{changed}\n\nIf this is meant: python tests/test_public_api.py --write, and"
+        " CONTRIBUTING.md."
+    )
 
 
 def test_every_listed_name_can_be_imported():
     """From a new interpreter and one by one, so that no name depends on another having been loaded."""
     import subprocess
 
-    names = [line.split()[-1] for line in LIST.read_text(encoding="utf-8").splitlines() if line.startswith("module ")]
-    code = "import sys, importlib, olsen; [importlib.import_module(n) for n in sys.argv[1:]]; from olsen import *"
-    code += "; print(sorted(set(olsen.__all__) - set(globals())), sorted(set(olsen.__all__) ^ set(dir(olsen))))"
+    names = [
+        line.split()[-1]
+        for line in LIST.read_text(encoding="utf-8").splitlines()
+        if line.startswith("module ")
+    ]
+    code = (
+        "import sys, importlib, olsen; [importlib.import_module(n) for n in sys.argv[1:]]; from"
+        " olsen import *"
+    )
+    code += (
+        "; print(sorted(set(olsen.__all__) - set(globals())), sorted(set(olsen.__all__) ^"
+        " set(dir(olsen))))"
+    )
     done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == ("[] []", "")
 

@@ -1,4 +1,6 @@
-"""Simulated risks for the tests of `olsen.theory`: data, subsets and members, none of it taken from the theory."""
+"""Simulated risks for the tests of `olsen.theory`: data, subsets and members, none of it taken from
+the theory.
+"""
 
 from typing import NamedTuple
 
@@ -10,13 +12,17 @@ from olsen import OLSEnsembleRegressor
 
 
 def fit_members(X, y, feature_subsets, sample_subsets=None):
-    """Coefficients (k, p) of the members on the given columns and rows, without intercept, by NumPy."""
+    """Coefficients (k, p) of the members on the given columns and rows, without intercept, by
+    NumPy.
+    """
     coef = np.zeros((len(feature_subsets), X.shape[1]))
     for i, columns in enumerate(feature_subsets):
         A, b = (X, y) if sample_subsets is None else (X[sample_subsets[i]], y[sample_subsets[i]])
         A = A[:, columns]
         tall = len(A) > 2 * len(columns)
-        coef[i, columns] = np.linalg.solve(A.T @ A, A.T @ b) if tall else np.linalg.lstsq(A, b, rcond=None)[0]
+        coef[i, columns] = (
+            np.linalg.solve(A.T @ A, A.T @ b) if tall else np.linalg.lstsq(A, b, rcond=None)[0]
+        )
     return coef
 
 
@@ -27,9 +33,14 @@ class Estimate(NamedTuple):
     standard_error: float
 
     def check(self, expected, label=""):
-        """Within 4 standard errors: a correct formula fails about once in 16 000 comparisons. ``pytest -s`` prints."""
+        """Within 4 standard errors: a correct formula fails about once in 16 000 comparisons.
+        ``pytest -s`` prints.
+        """
         z = (self.mean - expected) / self.standard_error
-        text = f"{label}: {self.mean:.5f} +- {self.standard_error:.5f}, expected {expected:.5f}, z {z:+.1f}"
+        text = (
+            f"{label}: {self.mean:.5f} +- {self.standard_error:.5f}, expected {expected:.5f}, z"
+            f" {z:+.1f}"
+        )
         print(text)
         assert abs(z) <= 4, text
 
@@ -47,11 +58,23 @@ def estimate(values):
     return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
 
 
-def simulate(rng, n, beta, sigma, features, *, rows=None, covariance=None, mu=1.0, trials=400, fit=fit_members):
+def simulate(
+    rng,
+    n,
+    beta,
+    sigma,
+    features,
+    *,
+    rows=None,
+    covariance=None,
+    mu=1.0,
+    trials=400,
+    fit=fit_members,
+):
     """Risks over fresh data, subsets and noise.
 
-    `features` and `rows` are functions of the generator that return the members' index arrays; `beta` is a vector or
-    such a function; `covariance` is a matrix, or None for the identity.
+    `features` and `rows` are functions of the generator that return the members' index arrays;
+    `beta` is a vector or such a function; `covariance` is a matrix, or None for the identity.
     """
     values = np.empty((trials, 3))
     with threadpool_limits(1):  # matrices are small: threads would only wait for each other
@@ -78,7 +101,9 @@ def fitted_risk(rng, n, beta, sigma, trials, *, max_features, **parameters):
                 random_state=int(rng.integers(2**31)),
                 **parameters,
             )
-            risks.append(np.sum((model.fit(X, X @ beta + sigma * rng.standard_normal(n)).coef_ - beta) ** 2))
+            risks.append(
+                np.sum((model.fit(X, X @ beta + sigma * rng.standard_normal(n)).coef_ - beta) ** 2)
+            )
     return estimate(risks)
 
 

@@ -1,1 +1,3 @@
-"""Our own times from commit to commit: ``pip install asv``, then ``asv run`` and ``asv publish`` in benchmarks/."""
+"""Our own times from commit to commit: ``pip install asv``, then ``asv run`` and ``asv publish`` in
+benchmarks/.
+"""

@@ -1,4 +1,5 @@
-"""The groups of a benchmark run: each module has TITLE, NOTE, ``run(quick) -> rows`` and ``cells(row) -> dict``.
+"""The groups of a benchmark run: each module has TITLE, NOTE, ``run(quick) -> rows`` and
+``cells(row) -> dict``.
 
 The run of those in FROM_A_FOLDER also takes the folder of tables, or None.
 """

@@ -14,12 +14,13 @@ from .text import duration, limits, times
 
 TITLE = "The choice of the solver"
 NOTE = (
-    "Every solver of the registry that applies, on two threads, moments included. Those five times slower than the "
-    "fastest drop out after the first turns, and `orthogonal` does not run where it would take many seconds. The ratio "
-    "is the chosen solver's time over the fastest one's."
+    "Every solver of the registry that applies, on two threads, moments included. Those five times"
+    " slower than the fastest drop out after the first turns, and `orthogonal` does not run where"
+    " it would take many seconds. The ratio is the chosen solver's time over the fastest one's."
 )
 MUST = 1.5
-HOPELESS = 1e11  # floating point operations from which `orthogonal`, an order of magnitude behind, is left out
+# floating point operations from which `orthogonal`, an order of magnitude behind, is left out
+HOPELESS = 1e11
 # n, p, m, k, max_samples
 SHAPES = [
     (60, 30, 10, 100, 1.0),
@@ -47,7 +48,12 @@ def run(quick: bool):
 
 def measure(n, p, m, k, max_samples, rounds):
     X, y = linear(n, p)
-    how = {"max_features": m, "max_samples": max_samples, "design": "balanced", "fit_intercept": True}
+    how = {
+        "max_features": m,
+        "max_samples": max_samples,
+        "design": "balanced",
+        "fit_intercept": True,
+    }
     features, samples = subsets.draw_members(n, p, k, seed=0, **how)
 
     def problem():
@@ -57,7 +63,9 @@ def measure(n, p, m, k, max_samples, rounds):
         return lambda: _members.SOLVERS[name](problem(), features, samples, Threads(2))
 
     chosen = _members.solve(problem(), features, samples, sharing=Threads(2)).solver
-    contenders = {name: call(name) for name in {chosen: None} | dict.fromkeys(applicable(n, p, m, k, samples))}
+    contenders = {
+        name: call(name) for name in {chosen: None} | dict.fromkeys(applicable(n, p, m, k, samples))
+    }
     measured = race(contenders, rounds)
     took = best(measured)
     return {
@@ -70,7 +78,9 @@ def measure(n, p, m, k, max_samples, rounds):
 
 
 def applicable(n, p, m, k, samples):
-    """Solvers that can answer, and in seconds: a shared Gram matrix only where it fits, QR on small work only."""
+    """Solvers that can answer, and in seconds: a shared Gram matrix only where it fits, QR on small
+    work only.
+    """
     rows = (n if samples is None else int(np.min(samples.sizes))) - 1
     if m > rows:
         return ["interpolator", "orthogonal"]
@@ -83,7 +93,9 @@ def applicable(n, p, m, k, samples):
 
 
 def race(contenders, rounds):
-    """Times of contenders that take turns; who is five times slower than the fastest after the first turns is out."""
+    """Times of contenders that take turns; who is five times slower than the fastest after the
+    first turns is out.
+    """
     first = interleave(contenders, rounds=1)
     quickest = min(best(first).values())
     close = {name: call for name, call in contenders.items() if min(first[name]) < 5 * quickest}

@@ -15,10 +15,11 @@ from .text import duration, limits, times
 
 TITLE = "Determinantal members"
 NOTE = (
-    "Whole calls of `OLSEnsembleRegressor(sampling='determinantal', n_jobs=2).fit`, the eigenvalues of the Gram matrix "
-    "and all draws included, beside balanced members of the same size and Bagging. The ratio is that to balanced "
-    "members, and is to be small. The limit (`n_estimators=inf`) stands beside scikit-learn's Ridge at one given "
-    "penalty, both with the threads of BLAS, and the ratio is that of the two."
+    "Whole calls of `OLSEnsembleRegressor(sampling='determinantal', n_jobs=2).fit`, the eigenvalues"
+    " of the Gram matrix and all draws included, beside balanced members of the same size and"
+    " Bagging. The ratio is that to balanced members, and is to be small. The limit"
+    " (`n_estimators=inf`) stands beside scikit-learn's Ridge at one given penalty, both with the"
+    " threads of BLAS, and the ratio is that of the two."
 )
 # n, p, expected size, k, determinantal over balanced must be at most
 SHAPES = [(500, 200, 60, 1000, 12), (2000, 1000, 60, 1000, None), (100, 1000, 40, 1000, None)]
@@ -62,13 +63,19 @@ def measure(n, p, m, k, must, jobs, rounds):
 def measure_limit(n, p, m, must, rounds):
     X, y = linear(n, p)
     contenders = {
-        "determinantal": lambda: OLSEnsembleRegressor(np.inf, m, sampling="determinantal").fit(X, y),
+        "determinantal": (
+            lambda: OLSEnsembleRegressor(np.inf, m, sampling="determinantal").fit(X, y)
+        ),
         "ridge": lambda: Ridge(alpha=float(n)).fit(X, y),
     }
     measured = interleave(contenders, rounds)
     took = best(measured)
     ratio = took["determinantal"] / took["ridge"]
-    return {"shape": {"n": n, "p": p, "m": m, "k": "inf"}, **summary(measured), **judged(ratio, must, better="less")}
+    return {
+        "shape": {"n": n, "p": p, "m": m, "k": "inf"},
+        **summary(measured),
+        **judged(ratio, must, better="less"),
+    }
 
 
 def cells(row):
@@ -78,7 +85,9 @@ def cells(row):
         "n, p, m, k": ", ".join(map(str, row["shape"].values())),
         "determinantal": duration(took["determinantal"]),
         "beside": f"{beside} {duration(took[beside])}",
-        "Bagging": f"{duration(took[BAGGING])} ({times(row['bagging'])})" if BAGGING in took else "",
+        "Bagging": (
+            f"{duration(took[BAGGING])} ({times(row['bagging'])})" if BAGGING in took else ""
+        ),
         "fallbacks": str(row.get("fallbacks", "")),
         "ratio": times(row["value"]),
         **limits(row),

@@ -9,8 +9,9 @@ from .text import duration, limits, times
 
 TITLE = "One trial of figure 2"
 NOTE = (
-    "Risk at every k up to 1000 on one data set at gamma = 2: members added by `warm_start` as the authors do, against "
-    "one solve and cumulative means. Mean risks over data sets must agree within 4 standard errors."
+    "Risk at every k up to 1000 on one data set at gamma = 2: members added by `warm_start` as the"
+    " authors do, against one solve and cumulative means. Mean risks over data sets must agree"
+    " within 4 standard errors."
 )
 
 
@@ -27,5 +28,7 @@ def cells(row):
         "authors' recipe": duration(row["seconds_bagging"]),
         "ratio": times(row["value"]),
         **{name: text for name, text in limits(row).items() if name != "aim"},
-        "mean risks differ by": f"{row['agreement']['value']:.1f} standard errors, {row['agreement']['verdict']}",
+        "mean risks differ by": (
+            f"{row['agreement']['value']:.1f} standard errors, {row['agreement']['verdict']}"
+        ),
     }

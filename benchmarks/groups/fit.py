@@ -1,4 +1,6 @@
-"""Whole calls of `fit`, validation and drawing included, against the same models from scikit-learn and NumPy."""
+"""Whole calls of `fit`, validation and drawing included, against the same models from scikit-learn
+and NumPy.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from .text import duration, limits, times
 
 TITLE = "Fitting"
 NOTE = (
-    "Whole calls of `fit`, validation and drawing of subsets included, ours with `n_jobs=2`. Bagging is "
-    "`BaggingRegressor(LinearRegression(), bootstrap=False)` at the better of `n_jobs` 1 and 2, the loop runs "
-    "`numpy.linalg.lstsq` on the same submatrices as ours; Ridge and RidgeCV (50 penalties) are there for scale. The "
-    "ratio is Bagging over ours. The difference is the largest one between our coefficients and the loop's, relative "
-    "to the largest coefficient."
+    "Whole calls of `fit`, validation and drawing of subsets included, ours with `n_jobs=2`."
+    " Bagging is `BaggingRegressor(LinearRegression(), bootstrap=False)` at the better of `n_jobs`"
+    " 1 and 2, the loop runs `numpy.linalg.lstsq` on the same submatrices as ours; Ridge and"
+    " RidgeCV (50 penalties) are there for scale. The ratio is Bagging over ours. The difference is"
+    " the largest one between our coefficients and the loop's, relative to the largest coefficient."
 )
 # n, p, m, k, max_samples, must, aim
 SHAPES = [
@@ -51,7 +53,9 @@ def measure(n, p, m, k, max_samples, must, aim, jobs, rounds):
         reference[:] = peers.lstsq_loop(X, y, k, m, max_samples)
 
     model, reference = ours(), np.empty(p)
-    n_jobs, first = best_n_jobs(jobs, lambda n_jobs: peers.bagging(k, m, max_samples, n_jobs=n_jobs).fit(X, y))
+    n_jobs, first = best_n_jobs(
+        jobs, lambda n_jobs: peers.bagging(k, m, max_samples, n_jobs=n_jobs).fit(X, y)
+    )
     contenders = {
         "olsen": ours,
         BAGGING: lambda: peers.bagging(k, m, max_samples, n_jobs=n_jobs).fit(X, y),

@@ -1,4 +1,6 @@
-"""What takes a fresh process to measure: memory, the time of importing the estimators, and the first fit."""
+"""What takes a fresh process to measure: memory, the time of importing the estimators, and the
+first fit.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ from timing import judged
 
 TITLE = "Memory, import and the first fit"
 NOTE = (
-    "Peak memory is the largest resident set of a process that makes the data and fits once, interpreter, libraries "
-    "and data included. Import time is that of the estimators of olsen minus that of `import sklearn.linear_model`, "
-    "each the best of several fresh processes that take turns. The first fit is that of a process whose caches are "
-    "empty; memory after it is that of an environment with the required libraries alone: pandas and others, which "
-    "scikit-learn and joblib load where they are installed, are kept out."
+    "Peak memory is the largest resident set of a process that makes the data and fits once,"
+    " interpreter, libraries and data included. Import time is that of the estimators of olsen"
+    " minus that of `import sklearn.linear_model`, each the best of several fresh processes that"
+    " take turns. The first fit is that of a process whose caches are empty; memory after it is"
+    " that of an environment with the required libraries alone: pandas and others, which"
+    " scikit-learn and joblib load where they are installed, are kept out."
 )
 HERE = Path(__file__).parents[1]
 WIDE = (500, 20_000, 100, 500)
@@ -67,7 +70,10 @@ print(json.dumps([seconds, peak()]))
 IMPORT = "import time; start = time.perf_counter(); {statement}; print(time.perf_counter() - start)"
 IMPORTS = {  # `import olsen` alone loads nothing: names are loaded when they are used
     "sklearn.linear_model": "import sklearn.linear_model",
-    "olsen": "from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor",
+    "olsen": (
+        "from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV,"
+        " AdaptiveOLSEnsembleRegressor"
+    ),
 }
 
 
@@ -78,17 +84,31 @@ def run(quick: bool):
 
 
 def fresh_process(code: str, *arguments: str) -> str:
-    """What the code prints in a process of its own, with the benchmarks' modules within reach and no caches."""
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(HERE)!r})\n{code}", *arguments]
+    """What the code prints in a process of its own, with the benchmarks' modules within reach and
+    no caches.
+    """
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.insert(0, {str(HERE)!r})\n{code}",
+        *arguments,
+    ]
     with tempfile.TemporaryDirectory() as empty:
         environment = {**os.environ, "XDG_CACHE_HOME": empty, "NUMBA_CACHE_DIR": empty}
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, env=environment
+        ).stdout
 
 
 def peak_memory(shape):
     before, after = json.loads(fresh_process(PEAK, json.dumps(shape)))
     name = "peak memory of a wide fit, n, p, m, k = " + ", ".join(map(str, shape))
-    return {"name": name, "unit": "GB", "before_fit": before / 1e9, **judged(after / 1e9, 1.0, better="less")}
+    return {
+        "name": name,
+        "unit": "GB",
+        "before_fit": before / 1e9,
+        **judged(after / 1e9, 1.0, better="less"),
+    }
 
 
 def import_time(repeats):
@@ -106,7 +126,9 @@ def import_time(repeats):
 
 
 def first_fit(shape, repeats):
-    """The first tuned fit of a process over its third one, the best of several processes; and what they take."""
+    """The first tuned fit of a process over its third one, the best of several processes; and what
+    they take.
+    """
     runs = [json.loads(fresh_process(FIRST, json.dumps(shape))) for _ in range(repeats)]
     seconds = [min(times) for times in zip(*(one for one, _ in runs), strict=True)]
     of = "tuned fit of {} x {} in a fresh process".format(*shape)

@@ -1,4 +1,6 @@
-"""How the time of a fit grows with the number of members: it must never fall. Drawn by ``growth.py``."""
+"""How the time of a fit grows with the number of members: it must never fall. Drawn by
+``growth.py``.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from .text import duration, limits, times
 
 TITLE = "Growth"
 NOTE = (
-    "Whole calls of `OLSEnsembleRegressor(k, m, n_jobs=2).fit` for numbers of members k that take turns. More members "
-    "must not take less time: the fall is the largest ratio of a time to the time of more members, at most 1.15 x for "
-    "the noise. The slope is that of log time against log k from k = 200 on; 1 is work in proportion to the members, "
-    "and less says that something else, such as the Gram matrix or drawing, still counts."
+    "Whole calls of `OLSEnsembleRegressor(k, m, n_jobs=2).fit` for numbers of members k that take"
+    " turns. More members must not take less time: the fall is the largest ratio of a time to the"
+    " time of more members, at most 1.15 x for the noise. The slope is that of log time against log"
+    " k from k = 200 on; 1 is work in proportion to the members, and less says that something else,"
+    " such as the Gram matrix or drawing, still counts."
 )
 MUST = 1.15
 MEMBERS, TOY_MEMBERS = (10, 20, 50, 100, 200, 500, 1000, 3000), (2, 4, 8)
-# what, n, p, m, and the letters of the sweeps in which this shape stands: in each, one of n, p and m grows
+# what, n, p, m, and the letters of the sweeps in which this shape stands: in each, one of n, p and
+# m grows
 SHAPES = [
     ("Gaussian", 200, 100, 40, "n"),
     ("Gaussian", 1000, 100, 40, "np"),
@@ -64,7 +68,7 @@ def measure(what, n, p, m, sweeps, members, rounds):
         OLSEnsembleRegressor(k, m, n_jobs=2, random_state=0).fit(X, y)
 
     call(members[-1])  # compiles what is not cached
-    measured = interleave({str(k): (lambda k=k: call(k)) for k in members}, rounds)
+    measured = interleave({str(k): lambda k=k: call(k) for k in members}, rounds)
     took = [best(measured)[str(k)] for k in members]
     return {
         "shape": {"data": what, "n": n, "p": p, "m": m},

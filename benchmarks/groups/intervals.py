@@ -10,10 +10,11 @@ from .text import duration, limits, times
 
 TITLE = "Intervals"
 NOTE = (
-    "`predict_interval` of 100 new rows, models with their defaults and `n_jobs=2`: from the folds of the adaptive "
-    "ensemble, otherwise by the jackknife+. Fits alone and "
-    "fits with the intervals after them take turns, since a model keeps what it has worked out for its first interval; "
-    "the time of the intervals is the difference. The ratio is that time over the fit's and is to be small."
+    "`predict_interval` of 100 new rows, models with their defaults and `n_jobs=2`: from the folds"
+    " of the adaptive ensemble, otherwise by the jackknife+. Fits alone and fits with the intervals"
+    " after them take turns, since a model keeps what it has worked out for its first interval; the"
+    " time of the intervals is the difference. The ratio is that time over the fit's and is to be"
+    " small."
 )
 MUST, AIM = 2.0, 1.0
 NEW_ROWS = 100

@@ -1,4 +1,6 @@
-"""Masked conjugate gradients: whole fits against the direct solver, and a sparse table in a process of its own."""
+"""Masked conjugate gradients: whole fits against the direct solver, and a sparse table in a process
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ from .text import duration
 
 TITLE = "Masked conjugate gradients"
 NOTE = (
-    "Dense: whole fits on two threads, Gram matrix included, of the compiled direct solver (`gram`) and `masked_cg`; "
-    "the difference is the largest one of a member's coefficients, relative to their length. Sparse: one fit in a "
-    "process of its own, whose peak memory includes interpreter, libraries and data."
+    "Dense: whole fits on two threads, Gram matrix included, of the compiled direct solver (`gram`)"
+    " and `masked_cg`; the difference is the largest one of a member's coefficients, relative to"
+    " their length. Sparse: one fit in a process of its own, whose peak memory includes"
+    " interpreter, libraries and data."
 )
 DENSE, TOY_DENSE = (8000, 4000, 2000, 64), (600, 500, 150, 8)
 SPARSE, TOY_SPARSE = (100_000, 20_000, 2000, 50, 0.001), (2000, 1000, 100, 5, 0.01)
@@ -50,8 +53,12 @@ def run(quick: bool):
 
 def dense(n, p, m, k, rounds):
     X, y = linear(n, p)
-    models = {name: OLSEnsembleRegressor(k, m, solver=name, n_jobs=2, random_state=0) for name in SOLVERS}
-    times = interleave({name: (lambda model=model: model.fit(X, y)) for name, model in models.items()}, rounds)
+    models = {
+        name: OLSEnsembleRegressor(k, m, solver=name, n_jobs=2, random_state=0) for name in SOLVERS
+    }
+    times = interleave(
+        {name: lambda model=model: model.fit(X, y) for name, model in models.items()}, rounds
+    )
     took = best(times)
     ours, direct = (models[name].member_coefs().toarray() for name in SOLVERS)
     apart = np.linalg.norm(ours - direct, axis=1) / np.linalg.norm(direct, axis=1)
@@ -65,7 +72,9 @@ def dense(n, p, m, k, rounds):
 
 
 def sparse(n, p, m, k, density):
-    seconds, peak, solver, fallbacks = json.loads(fresh_process(SPARSE_FIT, json.dumps([n, p, m, k, density])))
+    seconds, peak, solver, fallbacks = json.loads(
+        fresh_process(SPARSE_FIT, json.dumps([n, p, m, k, density]))
+    )
     return {
         "name": f"sparse, {100 * density:g} % non-zeros, n, p, m, k = {n}, {p}, {m}, {k}",
         "seconds": {solver: seconds},

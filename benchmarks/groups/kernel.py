@@ -18,10 +18,11 @@ from .text import limits
 
 TITLE = "The compiled kernel"
 NOTE = (
-    "GFLOP/s of the batch of Cholesky solves on principal submatrices of one p x p Gram matrix: m^3/3 operations for a "
-    "member and 2 m^2 for each of its 3 right-hand sides, none counted for the gather. Fractions are of the rate of a "
-    "matrix product on one thread (times two for two threads) that takes turns with it. The last columns are how much "
-    "two threads do more than one, which must be 1.6 x on an idle machine, and the same for two matrix products."
+    "GFLOP/s of the batch of Cholesky solves on principal submatrices of one p x p Gram matrix:"
+    " m^3/3 operations for a member and 2 m^2 for each of its 3 right-hand sides, none counted for"
+    " the gather. Fractions are of the rate of a matrix product on one thread (times two for two"
+    " threads) that takes turns with it. The last columns are how much two threads do more than"
+    " one, which must be 1.6 x on an idle machine, and the same for two matrix products."
 )
 TARGETS = 3  # one of the user's and the two that watch the condition
 # m, p, must, aim
@@ -83,9 +84,15 @@ def kernel(m, p, k):
     G = X.T @ X
     C = np.column_stack([X.T @ y, *np.random.default_rng(1).standard_normal((TARGETS - 1, p))])
     features = subsets.draw(p, k, seed=0, size=m, design="balanced")
-    out = np.empty((len(features.indices), 1)), np.empty(k), np.empty(k)  # one target, the others are probes
+    out = (
+        np.empty((len(features.indices), 1)),
+        np.empty(k),
+        np.empty(k),
+    )  # one target, the others are probes
     scale = np.sqrt(np.diagonal(G))
-    none = Columns.plain(np.zeros((p, 0)), np.zeros((0, 1)))  # no columns depend on each other: the data are not needed
+    none = Columns.plain(
+        np.zeros((p, 0)), np.zeros((0, 1))
+    )  # no columns depend on each other: the data are not needed
     given = G, C, scale, none.A, none.Y, none.far, none.relative
     lists = features.indptr[:-1], features.indptr[1:], features.indices
 

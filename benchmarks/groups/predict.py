@@ -12,8 +12,8 @@ from .text import duration, limits, times
 
 TITLE = "Predicting"
 NOTE = (
-    "`predict` on as many rows as were fitted, against `BaggingRegressor.predict` at the better of `n_jobs` 1 and 2. "
-    "Both check their input."
+    "`predict` on as many rows as were fitted, against `BaggingRegressor.predict` at the better of"
+    " `n_jobs` 1 and 2. Both check their input."
 )
 SHAPES = [(1000, 500, 250, 200)]
 TOY_SHAPES = [(40, 20, 5, 6)]

@@ -17,13 +17,15 @@ from .text import duration, limits, times, verdict
 
 TITLE = "Fitting tables"
 NOTE = (
-    "Whole calls of `fit` on standardised one-hot tables (Gaussian columns, and factors with all their levels), on "
-    "tables with a third of the columns repeated and two constant, on columns of which neighbours are correlated by "
-    "0.95, and on smooth spectra; ours with `n_jobs=2`. Rank is that of the centred table. Bagging is "
-    "`BaggingRegressor(LinearRegression(), bootstrap=False)` at the better of `n_jobs` 1 and 2; the ratio is Bagging "
-    "over ours. The last column is our time over our time on independent Gaussian columns of the same shape, to be "
-    "small. Fallbacks are members that were solved again from the data. The difference is the largest one between "
-    "coefficients of a few members and `numpy.linalg.lstsq` on the same submatrices, relative to the member's largest."
+    "Whole calls of `fit` on standardised one-hot tables (Gaussian columns, and factors with all"
+    " their levels), on tables with a third of the columns repeated and two constant, on columns of"
+    " which neighbours are correlated by 0.95, and on smooth spectra; ours with `n_jobs=2`. Rank is"
+    " that of the centred table. Bagging is `BaggingRegressor(LinearRegression(), bootstrap=False)`"
+    " at the better of `n_jobs` 1 and 2; the ratio is Bagging over ours. The last column is our"
+    " time over our time on independent Gaussian columns of the same shape, to be small. Fallbacks"
+    " are members that were solved again from the data. The difference is the largest one between"
+    " coefficients of a few members and `numpy.linalg.lstsq` on the same submatrices, relative to"
+    " the member's largest."
 )
 COMPARED = 5  # members whose coefficients are compared
 GAUSSIAN = "Gaussian"
@@ -32,7 +34,14 @@ REFERENCE = partial(one_hot, 3000, numeric=40, factors=42, levels=288)  # 328 co
 CASES = [
     ("one-hot", REFERENCE, 150, 400, 60, 150),
     ("one-hot", partial(one_hot, 1000, numeric=20, factors=15, levels=100), 60, 400, None, None),
-    ("one-hot", partial(one_hot, 10_000, numeric=100, factors=50, levels=400), 250, 100, None, None),
+    (
+        "one-hot",
+        partial(one_hot, 10_000, numeric=100, factors=50, levels=400),
+        250,
+        100,
+        None,
+        None,
+    ),
     ("duplicated", partial(duplicated, 2000, 150), 75, 400, None, None),
     ("AR(0.95)", partial(correlated, 2000, 300, 0.95), 150, 200, None, None),
     ("spectra", partial(spectra, 500, 400), 60, 400, None, None),
@@ -65,7 +74,11 @@ def measure(what, make, m, k, must, aim, jobs, rounds):
         warnings.simplefilter("ignore")  # of columns that are constant
         model = ours(X, y)
         n_jobs, first = best_n_jobs(jobs, bagging)
-        contenders = {"olsen": lambda: ours(X, y), GAUSSIAN: lambda: ours(*gaussian), BAGGING: lambda: bagging(n_jobs)}
+        contenders = {
+            "olsen": lambda: ours(X, y),
+            GAUSSIAN: lambda: ours(*gaussian),
+            BAGGING: lambda: bagging(n_jobs),
+        }
         measured = interleave(contenders, rounds, first={BAGGING: [first]})
     took = best(measured)
     return {
@@ -82,7 +95,9 @@ def measure(what, make, m, k, must, aim, jobs, rounds):
 
 
 def difference(model, X, y):
-    """Largest difference of a coefficient of the first members to least squares by SVD of the same columns."""
+    """Largest difference of a coefficient of the first members to least squares by SVD of the same
+    columns.
+    """
     ours, apart = model.member_coefs()[:COMPARED].toarray(), []
     for coef, columns in zip(ours, model.feature_subsets_, strict=False):
         expected = peers.lstsq_member(X[:, columns], y)

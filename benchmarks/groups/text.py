@@ -27,4 +27,7 @@ def limits(row: dict, show=times) -> dict[str, str]:
 
 def verdict(judged: dict, show=times) -> str:
     """A second value of a row with its limits, in one cell."""
-    return f"{show(judged['value'])} ({show(judged['must'])}, {show(judged['aim'])}), {judged['verdict']}"
+    return (
+        f"{show(judged['value'])} ({show(judged['must'])}, {show(judged['aim'])}),"
+        f" {judged['verdict']}"
+    )

@@ -13,9 +13,10 @@ from .text import duration, limits, times
 
 TITLE = "Threads"
 NOTE = (
-    "The tuned fits and the fits of tables from above, with `n_jobs=1` and `n_jobs=2` in turns. The ratio is the time "
-    "of one thread over that of two: where one takes 10 ms two must not be slower (0.95 x, for the noise), and where "
-    "one takes 100 ms two must gain. It says little where two matrix products at once did not do twice the work of one."
+    "The tuned fits and the fits of tables from above, with `n_jobs=1` and `n_jobs=2` in turns. The"
+    " ratio is the time of one thread over that of two: where one takes 10 ms two must not be"
+    " slower (0.95 x, for the noise), and where one takes 100 ms two must gain. It says little"
+    " where two matrix products at once did not do twice the work of one."
 )
 # seconds of one thread from which, time of one over time of two must be
 LIMITS = ((0.1, 1.6), (0.01, 0.95))
@@ -26,7 +27,9 @@ def run(quick: bool):
     for what, make, *_ in tuned.TOY_CASES if quick else tuned.CASES:
         yield measure("tuned fit", what, *make(), AdaptiveOLSEnsembleRegressor, rounds)
     for what, make, m, k, *_ in tables.TOY_CASES if quick else tables.CASES:
-        yield measure(f"fit, m, k = {m}, {k}", what, *make(), partial(OLSEnsembleRegressor, k, m), rounds)
+        yield measure(
+            f"fit, m, k = {m}, {k}", what, *make(), partial(OLSEnsembleRegressor, k, m), rounds
+        )
 
 
 def measure(task, what, X, y, model, rounds):

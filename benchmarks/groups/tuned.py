@@ -14,9 +14,10 @@ from .text import duration, limits, times
 
 TITLE = "Tuned fits"
 NOTE = (
-    "Whole calls of `AdaptiveOLSEnsembleRegressor(n_jobs=2).fit`, all else at its defaults, in turns with "
-    "`RidgeCV(np.geomspace(1e-3, 1e5, 50))`. The ratio is ours over RidgeCV's and is to be small. The one-hot table "
-    "has 40 Gaussian columns and 42 factors with all their 288 levels; the other data are independent Gaussian columns."
+    "Whole calls of `AdaptiveOLSEnsembleRegressor(n_jobs=2).fit`, all else at its defaults, in"
+    " turns with `RidgeCV(np.geomspace(1e-3, 1e5, 50))`. The ratio is ours over RidgeCV's and is to"
+    " be small. The one-hot table has 40 Gaussian columns and 42 factors with all their 288 levels;"
+    " the other data are independent Gaussian columns."
 )
 # what, data, our time over RidgeCV's must be at most, aim
 CASES = [

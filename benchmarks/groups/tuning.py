@@ -14,9 +14,9 @@ from .text import duration, limits, times
 
 TITLE = "Tuning by a grid search"
 NOTE = (
-    "Whole calls of `OLSEnsembleRegressorCV(n_estimators=100, n_jobs=2).fit` with its default grid of sizes and "
-    "leave-one-out. The grid search is `GridSearchCV` over 10 sizes of Bagging + LinearRegression with 5 folds, at the "
-    "better of `n_jobs` 1 and 2."
+    "Whole calls of `OLSEnsembleRegressorCV(n_estimators=100, n_jobs=2).fit` with its default grid"
+    " of sizes and leave-one-out. The grid search is `GridSearchCV` over 10 sizes of Bagging +"
+    " LinearRegression with 5 folds, at the better of `n_jobs` 1 and 2."
 )
 FOLDS = 5
 PATIENCE = 180.0  # seconds from which the grid search is extrapolated from one of its folds
@@ -56,15 +56,23 @@ def grid_search_seconds(X, y, k, jobs):
     """Seconds of the whole search, and in words how they were found."""
     folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(X))
     sizes = candidate_sizes(len(folds[0][0]), X.shape[1])
-    pilot = {j: seconds(lambda j=j: search(X, y, k, sizes[4:6], folds[:1], j, refit=False)) for j in jobs}
+    pilot = {
+        j: seconds(lambda j=j: search(X, y, k, sizes[4:6], folds[:1], j, refit=False)) for j in jobs
+    }
     n_jobs = min(pilot, key=pilot.__getitem__)
     one_fold = seconds(lambda: search(X, y, k, sizes, folds[:1], n_jobs, refit=False))
     if FOLDS * one_fold > PATIENCE:
         return (
             FOLDS * one_fold,
-            f"{FOLDS} times the measured search over all sizes on one fold, no refit; n_jobs={n_jobs}",
+            (
+                f"{FOLDS} times the measured search over all sizes on one fold, no refit;"
+                f" n_jobs={n_jobs}"
+            ),
         )
-    return seconds(lambda: search(X, y, k, sizes, folds, n_jobs, refit=True)), f"measured once, n_jobs={n_jobs}"
+    return (
+        seconds(lambda: search(X, y, k, sizes, folds, n_jobs, refit=True)),
+        f"measured once, n_jobs={n_jobs}",
+    )
 
 
 def candidate_sizes(rows, p):
@@ -86,7 +94,9 @@ def cells(row):
         "olsen": duration(took["olsen"]),
         "peer": row["peer"],
         "peer's time": duration(took[row["peer"]]),
-        "ratio": f"ours / peer {times(row['value'])}" if less else f"peer / ours {times(row['value'])}",
+        "ratio": (
+            f"ours / peer {times(row['value'])}" if less else f"peer / ours {times(row['value'])}"
+        ),
         "must": f"at {'most' if less else 'least'} {times(row['must'])}",
         "verdict": limits(row)["verdict"],
         "peer's time was": row["how"],

@@ -1,7 +1,8 @@
-"""Links into the documentation of other projects, by name, without their inventories: a build needs no network.
+"""Links into the documentation of other projects, by name, without their inventories: a build needs
+no network.
 
-Docstrings mention few names of other projects. Those are here, with the addresses they have had for years; a name that
-is not here is a warning, and so an error of the build.
+Docstrings mention few names of other projects. Those are here, with the addresses they have had for
+years; a name that is not here is a warning, and so an error of the build.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ def resolve(app: Any, env: Any, node: Any, contnode: Any) -> nodes.reference | N
     name = node.get("reftarget", "")
     if name not in ADDRESSES:
         return None
-    found = nodes.reference("", "", internal=False, refuri=ADDRESSES[name].format(name=name), classes=["external"])
+    found = nodes.reference(
+        "", "", internal=False, refuri=ADDRESSES[name].format(name=name), classes=["external"]
+    )
     found += contnode
     return found
 

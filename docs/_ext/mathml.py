@@ -16,7 +16,9 @@ def mathml(source: str, display: str) -> str:
         found: str = convert(source, display=display)
     except Exception as error:
         raise SphinxError(f"formula {source!r} cannot be written as MathML: {error!r}") from error
-    return found.replace("<math ", f'<math alttext="{escape(" ".join(source.split()), quote=True)}" ', 1)
+    return found.replace(
+        "<math ", f'<math alttext="{escape(" ".join(source.split()), quote=True)}" ', 1
+    )
 
 
 def inline(self: Any, node: nodes.math) -> None:
@@ -40,6 +42,8 @@ def _aligned(source: str) -> str:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(block, None))
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(inline, None), block_renderers=(block, None)
+    )
     app.config.html_math_renderer = "mathml"
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

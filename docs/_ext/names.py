@@ -9,10 +9,28 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 
-ROOMS = ("theory", "equivalence", "subsets", "simulation", "figures", "displays", "explorer", "onnx", "datasets")
+ROOMS = (
+    "theory",
+    "equivalence",
+    "subsets",
+    "simulation",
+    "figures",
+    "displays",
+    "explorer",
+    "onnx",
+    "datasets",
+)
 ESTIMATORS = ("AdaptiveOLSEnsembleRegressor", "OLSEnsembleRegressorCV", "OLSEnsembleRegressor")
 CALLED = re.compile(r"([\w.]+)(\(.*\))?")
-PLAIN = {"draw", "save", "run", "page", "write", "explore", "register"}  # words too common to be taken for a name
+PLAIN = {
+    "draw",
+    "save",
+    "run",
+    "page",
+    "write",
+    "explore",
+    "register",
+}  # words too common to be taken for a name
 
 
 def public_names() -> dict[str, str]:
@@ -33,17 +51,27 @@ def public_names() -> dict[str, str]:
         for name, member in vars_of(getattr(olsen, estimator)).items():
             if str(getattr(getattr(member, "fget", member), "__module__", "")).startswith("olsen"):
                 found[name] = found[f"{estimator}.{name}"] = f"olsen.{estimator}.{name}"
-    return {name: full for name, full in found.items() if name not in ("fit", "predict", "summary", "report")}
+    return {
+        name: full
+        for name, full in found.items()
+        if name not in ("fit", "predict", "summary", "report")
+    }
 
 
 def vars_of(cls: type) -> dict[str, Any]:
     """Public methods and properties, those of mix-ins included."""
-    return {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_") and _documented(cls, name)}
+    return {
+        name: getattr(cls, name)
+        for name in dir(cls)
+        if not name.startswith("_") and _documented(cls, name)
+    }
 
 
 def _documented(cls: type, name: str) -> bool:
     member = getattr(cls, name, None)
-    return bool(getattr(member, "__doc__", None)) and (callable(member) or isinstance(member, property))
+    return bool(getattr(member, "__doc__", None)) and (
+        callable(member) or isinstance(member, property)
+    )
 
 
 def link_names(app: Any, doctree: nodes.document) -> None:
@@ -54,9 +82,18 @@ def link_names(app: Any, doctree: nodes.document) -> None:
     known = app.env.__dict__.setdefault("olsen_public_names", public_names())
     for literal in list(doctree.findall(nodes.literal)):
         found = CALLED.fullmatch(literal.astext())
-        if not found or found[1] not in known or _inside(literal, addnodes.pending_xref, nodes.reference, nodes.title):
+        if (
+            not found
+            or found[1] not in known
+            or _inside(literal, addnodes.pending_xref, nodes.reference, nodes.title)
+        ):
             continue
-        target = {"refdomain": "py", "reftype": "obj", "reftarget": known[found[1]], "refdoc": docname}
+        target = {
+            "refdomain": "py",
+            "reftype": "obj",
+            "reftarget": known[found[1]],
+            "refdoc": docname,
+        }
         link = addnodes.pending_xref("", refexplicit=True, refwarn=True, **target)
         literal.replace_self(link)
         link += literal

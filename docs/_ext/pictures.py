@@ -1,6 +1,8 @@
-"""The directive {picture}: Python that draws with matplotlib, shown with its picture for light and for dark pages.
+"""The directive {picture}: Python that draws with matplotlib, shown with its picture for light and
+for dark pages.
 
-Each picture runs in a namespace of its own, so that it can be copied. A block that fails stops the build.
+Each picture runs in a namespace of its own, so that it can be copied. A block that fails stops the
+build.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ class Picture(SphinxDirective):
     """A block of code with the figure it leaves."""
 
     has_content = True
-    option_spec: ClassVar[dict[str, Any]] = {"alt": directives.unchanged_required, "hide-code": directives.flag}
+    option_spec: ClassVar[dict[str, Any]] = {
+        "alt": directives.unchanged_required,
+        "hide-code": directives.flag,
+    }
 
     def run(self) -> list[nodes.Node]:
         code = "\n".join(self.content)
@@ -54,7 +59,10 @@ class Picture(SphinxDirective):
         path.parent.mkdir(parents=True, exist_ok=True)
         with plt.style.context([THEMES[theme], ALWAYS]):
             try:
-                exec(compile(code, f"{self.env.docname}, line {self.lineno}", "exec"), {"__name__": "picture"})
+                exec(
+                    compile(code, f"{self.env.docname}, line {self.lineno}", "exec"),
+                    {"__name__": "picture"},
+                )
                 if theme == "dark":
                     _lighten(plt.gcf())
                 plt.gcf().savefig(path, metadata={"Date": None})
@@ -64,7 +72,9 @@ class Picture(SphinxDirective):
                 plt.close("all")
         self.env.note_dependency(__file__)
         uri = "/" + path.relative_to(Path(self.env.srcdir)).as_posix()
-        return nodes.image(uri=uri, alt=self.options.get("alt", ""), classes=["picture", f"only-{theme}"])
+        return nodes.image(
+            uri=uri, alt=self.options.get("alt", ""), classes=["picture", f"only-{theme}"]
+        )
 
 
 def _lighten(figure: Any) -> None:

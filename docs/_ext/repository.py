@@ -1,4 +1,6 @@
-"""Pages are read in a checkout and on the site. Files beside docs that have a page here are linked to that page."""
+"""Pages are read in a checkout and on the site. Files beside docs that have a page here are linked
+to that page.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,20 @@ import posixpath
 import re
 from typing import Any
 
-PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+PAGES = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
 BESIDE = re.compile(r"\]\((?:\.\./)+(" + "|".join(map(re.escape, PAGES)) + r")(?=[)#])")
 
 
 def link_pages(app: Any, docname: str, source: list[str]) -> None:
     """`../CONTRIBUTING.md` of the checkout is `contributing.md` of the site."""
     folder = posixpath.dirname(docname) or "."
-    source[0] = BESIDE.sub(lambda found: "](" + posixpath.relpath(PAGES[found[1]], folder), source[0])
+    source[0] = BESIDE.sub(
+        lambda found: "](" + posixpath.relpath(PAGES[found[1]], folder), source[0]
+    )
 
 
 def setup(app: Any) -> dict[str, Any]:

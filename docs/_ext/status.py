@@ -1,4 +1,6 @@
-"""Badges in the reference from the sentence "Status: ..." of a docstring: theorem, exact, asymptotic, heuristic."""
+"""Badges in the reference from the sentence "Status: ..." of a docstring: theorem, exact,
+asymptotic, heuristic.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Status(SphinxRole):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         if self.text not in WORDS:
-            message = self.inliner.reporter.error(f"no status {self.text!r}; choose one of {', '.join(WORDS)}.")
+            message = self.inliner.reporter.error(
+                f"no status {self.text!r}; choose one of {', '.join(WORDS)}."
+            )
             return [], [message]
         badge = nodes.abbreviation(self.text, self.text, explanation=WORDS[self.text])
         badge["classes"] = ["status", f"status-{self.text}"]
@@ -48,5 +52,7 @@ class Status(SphinxRole):
 
 def setup(app: Any) -> dict[str, Any]:
     app.add_role("status", Status())
-    app.connect("autodoc-process-docstring", add_badges, priority=900)  # after numpydoc has laid out the sections
+    app.connect(
+        "autodoc-process-docstring", add_badges, priority=900
+    )  # after numpydoc has laid out the sections
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,6 @@
-"""Letters with an index in running text, as pages of formulas have them: S_i, R_{diag}, α_*. Code stays as it is."""
+"""Letters with an index in running text, as pages of formulas have them: S_i, R_{diag}, α_*. Code
+stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ PAGES = {"theory", "reproduce"}
 INDEXED = re.compile(
     r"(?<![\w`/.])([A-Za-z\u0391-\u03c9‖][\u0300-\u036f²]?)_(\{[^{}]*\}|\*|[A-Za-z0-9∞]{1,4}(?![\w.]*\())"
 )
-OPAQUE = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.reference, nodes.raw)
+OPAQUE = (
+    nodes.literal,
+    nodes.literal_block,
+    nodes.math,
+    nodes.math_block,
+    nodes.reference,
+    nodes.raw,
+)
 
 
 def lower(app: Any, doctree: nodes.document) -> None:

@@ -19,7 +19,9 @@ def mark_numbers(app: Any, doctree: nodes.document) -> None:
             cell["classes"].append("number")
 
 
-def name_no_empty_heads(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+def name_no_empty_heads(
+    app: Any, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
     """An empty cell in the head of a table is a cell, not a heading without words."""
     if "body" in context:
         context["body"] = EMPTY_HEAD.sub("<td></td>", context["body"])

@@ -27,7 +27,9 @@ GENES, FACTORS, MARKERS = 2000, 12, [10, 400, 800, 1200, 1600]
 
 def simulate(n, kind, rng):
     """Expression of genes in n training and 500 new patients, and their outcomes."""
-    loadings = rng.standard_normal((FACTORS, GENES)) * rng.choice([0.0, 1.0], p=[0.7, 0.3], size=(FACTORS, GENES))
+    loadings = rng.standard_normal((FACTORS, GENES)) * rng.choice(
+        [0.0, 1.0], p=[0.7, 0.3], size=(FACTORS, GENES)
+    )
     factors = rng.standard_normal((n + 500, FACTORS))
     X = factors @ loadings + 1.5 * rng.standard_normal((n + 500, GENES))
     signal = factors[:, :3].sum(axis=1) if kind == "pathways" else X[:, MARKERS].sum(axis=1)
@@ -103,4 +105,6 @@ model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(StandardScaler().fit_tr
 frequency = model.selection_frequency_
 print("markers:", {gene: round(float(frequency[gene]), 2) for gene in MARKERS})
 others = np.setdiff1d(np.arange(GENES), MARKERS)
-print(f"other genes kept in at least half of the folds: {(frequency[others] >= 0.5).sum()} of {len(others)}")
+print(
+    f"other genes kept in at least half of the folds: {(frequency[others] >= 0.5).sum()} of {len(others)}"
+)

@@ -28,7 +28,9 @@ truth /= np.linalg.norm(truth)
 
 def visits(n_patients):
     patient = rng.permutation(np.repeat(np.arange(n_patients), 8))
-    X = rng.standard_normal((n_patients, 80))[patient] + 0.3 * rng.standard_normal((len(patient), 80))
+    X = rng.standard_normal((n_patients, 80))[patient] + 0.3 * rng.standard_normal(
+        (len(patient), 80)
+    )
     level = 0.7 * rng.standard_normal(n_patients)[patient]
     return X, X @ truth + level + 0.3 * rng.standard_normal(len(patient)), patient
 
@@ -44,11 +46,15 @@ X_new, y_new, _ = visits(1000)
 # makes folds of neighbouring rows, as in scikit-learn: with a table sorted by patients it would be right by accident.)
 
 by_visits = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
-by_patients = AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5), random_state=0).fit(X, y, groups=patient)
+by_patients = AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5), random_state=0).fit(
+    X, y, groups=patient
+)
 
 for name, model in (("visits held out", by_visits), ("patients held out", by_patients)):
     error = np.mean((model.predict(X_new) - y_new) ** 2)
-    print(f"{name:>17}: estimated error {-model.best_score_:.2f}, error for new patients {error:.2f}")
+    print(
+        f"{name:>17}: estimated error {-model.best_score_:.2f}, error for new patients {error:.2f}"
+    )
     print(f"{'':>17}  {model.inclusion_.sum():.0f} of 80 columns per member on average")
 
 # %%
@@ -73,7 +79,9 @@ for coverage in COVERAGES:
         low, high = model.predict_interval(X_new, coverage).T
         fractions.append(np.mean((low <= y_new) & (y_new <= high)))
 for name, fractions in measured.items():
-    print(f"{name:>17}: intervals for 90 % contain {fractions[-1]:.0%} of the visits of new patients")
+    print(
+        f"{name:>17}: intervals for 90 % contain {fractions[-1]:.0%} of the visits of new patients"
+    )
 
 # %%
 # Exchangeable groups take the place of exchangeable rows in what is promised: at least 1 - 2 (1 - coverage), up to a

@@ -31,12 +31,20 @@ def sell(n):
             "area": rng.gamma(9, 15, n),
             "age": rng.uniform(0, 100, n),
             "neighbourhood": rng.choice(NEIGHBOURHOODS, n, p=popularity / popularity.sum()),
-            "condition": rng.choice(["poor", "fair", "good", "renovated"], n, p=[0.1, 0.4, 0.4, 0.1]),
+            "condition": rng.choice(
+                ["poor", "fair", "good", "renovated"], n, p=[0.1, 0.4, 0.4, 0.1]
+            ),
             "heating": rng.choice(["gas", "oil", "heat pump", "district", "wood"], n),
         }
     )
     quality = houses["condition"].map({"poor": -40, "fair": 0, "good": 20, "renovated": 60})
-    price = 100 + 2.2 * houses["area"] - 0.6 * houses["age"] + quality + houses["neighbourhood"].map(premium)
+    price = (
+        100
+        + 2.2 * houses["area"]
+        - 0.6 * houses["age"]
+        + quality
+        + houses["neighbourhood"].map(premium)
+    )
     return houses, price + rng.normal(0, 45, n)
 
 
@@ -62,7 +70,10 @@ from olsen import AdaptiveOLSEnsembleRegressor
 
 encode = make_column_transformer(
     (StandardScaler(), ["area", "age"]),
-    (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["neighbourhood", "condition", "heating"]),
+    (
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+        ["neighbourhood", "condition", "heating"],
+    ),
     verbose_feature_names_out=False,
 ).set_output(transform="pandas")
 
@@ -97,7 +108,9 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     ax.set(xscale="log", xlabel="sales of the neighbourhood", title=name)
     ax.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
     ax.spines[["top", "right"]].set_visible(False)
-    print(f"{name:>13}: root mean square error of rare premiums {np.sqrt(np.mean(miss[rare] ** 2)):5.1f} thousand")
+    print(
+        f"{name:>13}: root mean square error of rare premiums {np.sqrt(np.mean(miss[rare] ** 2)):5.1f} thousand"
+    )
 axes[0].set_ylabel("premium, estimated minus true\n(thousands)")
 plt.show()
 

@@ -26,7 +26,10 @@ NAMES = np.array(
      "log triglycerides", "blood sugar"]
 )  # fmt: skip
 X, X_new, y, y_new = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
-models = {"least squares": LinearRegression(), "ensemble": AdaptiveOLSEnsembleRegressor(random_state=0)}
+models = {
+    "least squares": LinearRegression(),
+    "ensemble": AdaptiveOLSEnsembleRegressor(random_state=0),
+}
 for name, model in models.items():
     print(f"{name:>13}: R2 on new patients {model.fit(X, y).score(X_new, y_new):.3f}")
 print(f"correlation of total cholesterol and LDL: {np.corrcoef(X[:, 4], X[:, 5])[0, 1]:.2f}")
@@ -49,8 +52,12 @@ for name, model in models.items():
     left = values[name].sum(axis=1) + model.predict(X).mean() - model.predict(X_new)
     print(f"{name:>13}: values add up to the prediction, but for {np.abs(left).max():.1e}")
     if shap is not None:
-        explained = shap.LinearExplainer(model, shap.maskers.Independent(X, max_samples=len(X)))(X_new)
-        print(f"{'':>13}  shap.LinearExplainer differs by {np.abs(explained.values - values[name]).max():.1e}")
+        explained = shap.LinearExplainer(model, shap.maskers.Independent(X, max_samples=len(X)))(
+            X_new
+        )
+        print(
+            f"{'':>13}  shap.LinearExplainer differs by {np.abs(explained.values - values[name]).max():.1e}"
+        )
 if shap is None:
     print("shap is not installed: values are computed by hand only")
 
@@ -58,7 +65,9 @@ importance = {name: np.abs(found).mean(axis=0) for name, found in values.items()
 print("total cholesterol and LDL:")
 for name, found in importance.items():
     coef = models[name].coef_[4:6].round()
-    print(f"{name:>13}: coefficients {coef[0]:.0f} and {coef[1]:.0f}, mean sizes {found[4]:.1f} and {found[5]:.1f}")
+    print(
+        f"{name:>13}: coefficients {coef[0]:.0f} and {coef[1]:.0f}, mean sizes {found[4]:.1f} and {found[5]:.1f}"
+    )
 
 # %%
 # Least squares gives the two that go together large values of opposite sign, which cancel. Members that hold only
@@ -69,7 +78,9 @@ places = np.arange(len(order))
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
 heights = (X_new - X_new.min(axis=0)) / np.ptp(X_new, axis=0)
 jitter = np.random.default_rng(0).uniform(-0.3, 0.3, X_new.shape)
-shown = left.scatter(values["ensemble"][:, order], places + jitter, c=heights[:, order], s=6, cmap="viridis")
+shown = left.scatter(
+    values["ensemble"][:, order], places + jitter, c=heights[:, order], s=6, cmap="viridis"
+)
 left.axvline(0, color="0.6", lw=1, zorder=0)
 left.set_yticks(places, NAMES[order])
 left.set(xlabel="SHAP value in the ensemble", title=f"{len(X_new)} patients not used in the fit")
@@ -104,9 +115,13 @@ else:
     for kind in ("float64", "float32"):
         rows = X_new.astype(kind)
         written = onnx.to_onnx(ensemble, rows)
-        session = onnxruntime.InferenceSession(written.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            written.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
         (predicted,) = session.run(None, {"X": rows})
         nodes = ", ".join(node.op_type for node in written.graph.node)
         difference = np.abs(predicted[:, 0] - ensemble.predict(X_new)).max()
         print(f"{kind}: node {nodes}, {written.ByteSize()} bytes")
-        print(f"{'':>7}  largest difference to predict {difference:.1e}, of outcomes up to {y_new.max():.0f}")
+        print(
+            f"{'':>7}  largest difference to predict {difference:.1e}, of outcomes up to {y_new.max():.0f}"
+        )

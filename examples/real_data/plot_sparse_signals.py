@@ -53,7 +53,10 @@ print("mean excess error, and the standard error of its difference to the adapti
 print("columns with signal " + "".join(f"{name:>22}" for name in models))
 for s, risks in zip(COLUMNS, risk, strict=True):
     spread = (risks - risks[:, -1:]).std(axis=0, ddof=1) / np.sqrt(DATA_SETS)
-    print(f"{s:>19} " + "".join(f"{m:>13.3f} +- {e:.3f}" for m, e in zip(risks.mean(axis=0), spread, strict=True)))
+    print(
+        f"{s:>19} "
+        + "".join(f"{m:>13.3f} +- {e:.3f}" for m, e in zip(risks.mean(axis=0), spread, strict=True))
+    )
 
 # %%
 # On the sparsest signals the adaptive ensemble is better than the lasso; in between it is close to it, and on the dense
@@ -63,17 +66,33 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 styles = (("#E69F00", "s--"), ("#009E73", "^-."), ("0.5", "v:"), ("#0072B2", "o-"))
 for j, (name, (colour, style)) in enumerate(zip(models, styles, strict=True)):
     left.plot(COLUMNS, risk[:, :, j].mean(axis=1), style, color=colour, label=name)
-left.set(xscale="log", yscale="log", xlabel="columns with signal, of 150", ylabel="excess error (signal: 1)")
+left.set(
+    xscale="log",
+    yscale="log",
+    xlabel="columns with signal, of 150",
+    ylabel="excess error (signal: 1)",
+)
 left.legend(frameon=False)
 
 bottom = np.zeros(len(COLUMNS))
 colours = ("0.75", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "white")
 for scheme, heights, colour in zip(SCHEMES, weights.T, colours, strict=True):
-    right.bar(range(len(COLUMNS)), heights, 0.7, bottom=bottom, color=colour, edgecolor="0.5", lw=0.5, label=scheme)
+    right.bar(
+        range(len(COLUMNS)),
+        heights,
+        0.7,
+        bottom=bottom,
+        color=colour,
+        edgecolor="0.5",
+        lw=0.5,
+        label=scheme,
+    )
     bottom += heights
 right.set_xticks(range(len(COLUMNS)), COLUMNS)
 right.set(xlabel="columns with signal, of 150", ylabel="weight in the ensemble")
-right.legend(title="schemes", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), reverse=True)
+right.legend(
+    title="schemes", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), reverse=True
+)
 left.set_xticks(COLUMNS, COLUMNS)
 left.minorticks_off()
 for ax in (left, right):

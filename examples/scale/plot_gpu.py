@@ -59,14 +59,18 @@ def fit_on_device():
     with sklearn.config_context(array_api_dispatch=True):
         model = OLSEnsembleRegressor(MEMBERS, SIZE, random_state=0).fit(X, y)
         prediction = model.predict(X)
-    on_host = OLSEnsembleRegressor(MEMBERS, SIZE, random_state=0).fit(X.cpu().numpy(), y.cpu().numpy())
+    on_host = OLSEnsembleRegressor(MEMBERS, SIZE, random_state=0).fit(
+        X.cpu().numpy(), y.cpu().numpy()
+    )
     difference = np.abs(model.coef_.cpu().numpy() - on_host.coef_).max()
     return model, prediction, difference
 
 
 if why_not is None:
     model, prediction, difference = fit_on_device()
-    print(f"coefficients are on {model.coef_.device}, predictions on {prediction.device}; solver {model.solver_}")
+    print(
+        f"coefficients are on {model.coef_.device}, predictions on {prediction.device}; solver {model.solver_}"
+    )
     print(f"largest difference to the fit on the CPU: {difference:.1e}")
 else:
     print(f"would fit {MEMBERS} members of {SIZE} columns to {N} x {P} numbers on the GPU,")
@@ -98,7 +102,9 @@ for k, colour, style in ((100, "#0072B2", "-"), (1000, "#E69F00", "--"), (10_000
 for size in (8, 24, 80):
     ax.axhline(size, color="0.7", lw=1, zorder=0)
     ax.text(210, size, f"{size} GB", va="bottom", color="0.3", fontsize="small")
-ax.set(xlabel="columns", ylabel="memory on the device (GB)", title="50 000 rows in double precision")
+ax.set(
+    xlabel="columns", ylabel="memory on the device (GB)", title="50 000 rows in double precision"
+)
 ax.set_xticks([1000, 10_000, 50_000], ["1000", "10 000", "50 000"])
 ax.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
 ax.minorticks_off()

@@ -34,7 +34,9 @@ y = X @ truth + rng.standard_normal(len(X))
 
 np.save(here / "X.npy", X)
 np.save(here / "y.npy", y)
-pq.write_table(pa.table({**{f"x{j}": X[:, j] for j in range(40)}, "target": y}), here / "table.parquet")
+pq.write_table(
+    pa.table({**{f"x{j}": X[:, j] for j in range(40)}, "target": y}), here / "table.parquet"
+)
 
 
 def read_blocks():
@@ -54,7 +56,9 @@ fits = {
     "a function that yields blocks": new_model().fit(read_blocks, None),
 }
 for name, model in fits.items():
-    print(f"{name}: largest difference to the fit in memory {np.abs(model.coef_ - reference.coef_).max():.1e}")
+    print(
+        f"{name}: largest difference to the fit in memory {np.abs(model.coef_ - reference.coef_).max():.1e}"
+    )
 
 # %%
 # Rows that keep coming go to ``partial_fit``, with the same result.
@@ -62,7 +66,9 @@ for name, model in fits.items():
 stream = new_model()
 for rows, targets in read_blocks():
     stream.partial_fit(rows, targets)
-print(f"partial_fit, 8 batches: largest difference {np.abs(stream.coef_ - reference.coef_).max():.1e}")
+print(
+    f"partial_fit, 8 batches: largest difference {np.abs(stream.coef_ - reference.coef_).max():.1e}"
+)
 
 # %%
 # Tuning, intervals, standard errors
@@ -80,7 +86,9 @@ X_new = rng.standard_normal((4000, 40))
 y_new = X_new @ truth + rng.standard_normal(len(X_new))
 low, high = tuned.predict_interval(X_new, coverage=0.9).T
 print(f"90 % intervals hold {np.mean((low <= y_new) & (y_new <= high)):.1%} of new rows")
-print(f"standard errors of the coefficients: {tuned.coef_std().min():.4f} to {tuned.coef_std().max():.4f}")
+print(
+    f"standard errors of the coefficients: {tuned.coef_std().min():.4f} to {tuned.coef_std().max():.4f}"
+)
 
 # %%
 # What it takes

@@ -24,7 +24,10 @@ from olsen.displays import ConvergenceDisplay
 rng = np.random.default_rng(0)
 truth = rng.standard_normal(300) / np.sqrt(300)
 X, X_new = rng.standard_normal((60, 300)), rng.standard_normal((2000, 300))
-y, y_new = X @ truth + 0.3 * rng.standard_normal(60), X_new @ truth + 0.3 * rng.standard_normal(2000)
+y, y_new = (
+    X @ truth + 0.3 * rng.standard_normal(60),
+    X_new @ truth + 0.3 * rng.standard_normal(2000),
+)
 
 model = OLSEnsembleRegressor(n_estimators=500, max_features=30, random_state=0).fit(X, y)
 display = ConvergenceDisplay.from_estimator(model, X_new, y_new)
@@ -41,7 +44,9 @@ plt.show()
 # of their mean squared error. No test rows are needed.
 
 for fraction in (0.1, 0.01, 0.001):
-    print(f"members for a variance of {fraction:.1%} of the error: {model.members_needed(fraction)}")
+    print(
+        f"members for a variance of {fraction:.1%} of the error: {model.members_needed(fraction)}"
+    )
 
 # %%
 # To check this, draw that many members forty times, with other seeds. Members of 30 of 300 columns come in groups of
@@ -49,11 +54,16 @@ for fraction in (0.1, 0.01, 0.001):
 # ``members_needed`` raises an error.
 
 FRACTIONS = (0.01, 0.003, 0.001, 0.0003)
-low, high = model.predict_interval(X[:1], 0.6827, method="normal")[0]  # one standard deviation of the error around it
+low, high = model.predict_interval(X[:1], 0.6827, method="normal")[
+    0
+]  # one standard deviation of the error around it
 measured = []
 for fraction in FRACTIONS:
     k = model.members_needed(fraction)
-    draws = [OLSEnsembleRegressor(k, max_features=30, random_state=seed).fit(X, y).predict(X) for seed in range(40)]
+    draws = [
+        OLSEnsembleRegressor(k, max_features=30, random_state=seed).fit(X, y).predict(X)
+        for seed in range(40)
+    ]
     measured.append(np.var(draws, axis=0, ddof=1).mean() / ((high - low) / 2) ** 2)
     print(f"{k:>5} members: {fraction:.2%} of the error requested, {measured[-1]:.2%} measured")
 

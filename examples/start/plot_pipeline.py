@@ -65,7 +65,9 @@ encode = ColumnTransformer(
         ("state", OrdinalEncoder(categories=[["worn", "good", "like new"]]), ["state"]),
     ]
 )
-pipeline = make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)).fit(table, price)
+pipeline = make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)).fit(
+    table, price
+)
 print(f"R2 on new bicycles: {pipeline.score(new_table, new_price):.3f}")
 
 # %%
@@ -80,8 +82,12 @@ here = Path(folder.name)
 olsen.save(pipeline, here / "bicycles.skops")
 again = olsen.load(here / "bicycles.skops")
 ends = olsen.predict_interval(again, new_table, coverage=0.9)
-print(f"loaded again, largest difference: {np.abs(again.predict(new_table) - pipeline.predict(new_table)).max():.1e}")
-print(f"intervals hold {np.mean((ends[:, 0] <= new_price) & (new_price <= ends[:, 1])):.1%} of the new prices")
+print(
+    f"loaded again, largest difference: {np.abs(again.predict(new_table) - pipeline.predict(new_table)).max():.1e}"
+)
+print(
+    f"intervals hold {np.mean((ends[:, 0] <= new_price) & (new_price <= ends[:, 1])):.1%} of the new prices"
+)
 
 # %%
 # On the command line

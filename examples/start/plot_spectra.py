@@ -85,12 +85,18 @@ plt.show()
 # What it predicts
 # ----------------
 
-figure, axes = plt.subplots(1, 2, figsize=(6.8, 4.2), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(
+    1, 2, figsize=(6.8, 4.2), layout="constrained", sharex=True, sharey=True
+)
 limits = [min(0, y_test.min()), 1.05 * y_test.max()]
 for ax, name in zip(axes, ("least squares", "adaptive ensemble"), strict=True):
     ax.plot(limits, limits, color="0.6", lw=1)
     ax.plot(y_test, models[name].predict(X_test), "o", ms=4, alpha=0.6, color="#0072B2")
-    ax.set(xlabel="measured carbon (g/100 g)", title=f"{name}: error {errors[name]:.2f} g/100 g", aspect="equal")
+    ax.set(
+        xlabel="measured carbon (g/100 g)",
+        title=f"{name}: error {errors[name]:.2f} g/100 g",
+        aspect="equal",
+    )
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("predicted carbon (g/100 g)")
 plt.show()

@@ -63,14 +63,18 @@ from olsen import OLSEnsembleRegressor
 
 model = OLSEnsembleRegressor(n_estimators=300, max_features=20, random_state=0).fit(X, y)
 print(f"R2 of the ensemble on new rows: {model.score(X_new, y_new):.2f}")
-print(f"correlation of its coefficients with those of the loop: {np.corrcoef(model.coef_, by_hand)[0, 1]:.3f}")
+print(
+    f"correlation of its coefficients with those of the loop: {np.corrcoef(model.coef_, by_hand)[0, 1]:.3f}"
+)
 
 # %%
 # Whoever draws twenty of sixty columns can draw three members that do not overlap. By default the estimator does: its
 # members come in such groups (``design="balanced"``), which gives a lower risk for the same number of them.
 
 plt.figure(figsize=(6, 3), layout="constrained")
-plt.imshow(model.feature_subsets_.mask()[:12], cmap="Blues", aspect="auto", extent=(0.5, 60.5, 12.5, 0.5))
+plt.imshow(
+    model.feature_subsets_.mask()[:12], cmap="Blues", aspect="auto", extent=(0.5, 60.5, 12.5, 0.5)
+)
 plt.gca().set(title="columns of the first twelve members", xlabel="column", ylabel="member")
 plt.show()
 
@@ -109,5 +113,7 @@ for _ in range(20):
     X, y = draw_rows(80)
     fits = OLSEnsembleRegressorCV(random_state=0), RidgeCV(alphas=np.logspace(-3, 4, 50))
     scores.append([fit.fit(X, y).score(X_new, y_new) for fit in (*fits, LinearRegression())])
-for name, mean in zip(("tuned ensemble", "tuned ridge", "least squares"), np.mean(scores, axis=0), strict=True):
+for name, mean in zip(
+    ("tuned ensemble", "tuned ridge", "least squares"), np.mean(scores, axis=0), strict=True
+):
     print(f"mean R2 of {name} on new rows: {mean:.2f}")

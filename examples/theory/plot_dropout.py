@@ -35,8 +35,12 @@ def distance(found, reference):
 
 ALPHA = 0.7
 exact = DropoutRegressor(max_features=ALPHA, rescale=True).fit(X, y)
-trained = DropoutRegressor(max_features=ALPHA, rescale=True, solver="sgd", tol=0.001, random_state=0).fit(X, y)
-print(f"trained for {trained.n_iter_} steps, relative distance {distance(trained.coef_, exact.coef_):.1e}")
+trained = DropoutRegressor(
+    max_features=ALPHA, rescale=True, solver="sgd", tol=0.001, random_state=0
+).fit(X, y)
+print(
+    f"trained for {trained.n_iter_} steps, relative distance {distance(trained.coef_, exact.coef_):.1e}"
+)
 least_squares = LinearRegression().fit(X, y)
 print(f"for comparison, least squares: {distance(least_squares.coef_, exact.coef_):.1e}")
 
@@ -85,7 +89,9 @@ else:
 for alpha in (0.3, 0.7, 0.9):
     dropout = DropoutRegressor(max_features=alpha, rescale=True).fit(X, y)
     ridge = Ridge(alpha=len(X) * (1 - alpha) / alpha).fit(X, y)
-    print(f"alpha {alpha}: largest difference of coefficients {np.abs(dropout.coef_ - ridge.coef_).max():.1e}")
+    print(
+        f"alpha {alpha}: largest difference of coefficients {np.abs(dropout.coef_ - ridge.coef_).max():.1e}"
+    )
 
 # %%
 # Dropout and the ensemble
@@ -100,7 +106,9 @@ def paths(X, y, alphas):
     """Norms of the coefficients of both, relative to least squares."""
     size = np.linalg.norm(LinearRegression().fit(X, y).coef_)
     dropout = [DropoutRegressor(alpha, rescale=True).fit(X, y).coef_ for alpha in alphas]
-    ensemble = [OLSEnsembleRegressor(400, float(alpha), random_state=0).fit(X, y).coef_ for alpha in alphas]
+    ensemble = [
+        OLSEnsembleRegressor(400, float(alpha), random_state=0).fit(X, y).coef_ for alpha in alphas
+    ]
     return [np.linalg.norm(found, axis=1) / size for found in (dropout, ensemble)]
 
 
@@ -113,7 +121,10 @@ for ax, (rows, target, alphas) in zip(axes, cases, strict=True):
     dropout, ensemble = paths(rows, target, alphas)
     ax.plot(alphas, dropout, "s--", color="#E69F00", label="dropout, rescaled")
     ax.plot(alphas, ensemble, "o-", color="#0072B2", label="ensemble")
-    ax.set(title=f"{rows.shape[1]} columns, 200 rows", xlabel=r"fraction of the columns that is kept, $\alpha$")
+    ax.set(
+        title=f"{rows.shape[1]} columns, 200 rows",
+        xlabel=r"fraction of the columns that is kept, $\alpha$",
+    )
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("norm of the coefficients\n(least squares: 1)")
 axes[0].legend(frameon=False)

@@ -35,7 +35,9 @@ for k in MEMBERS:
 
 from olsen.simulation import LinearProblem
 
-grid = 0.5 + np.r_[-np.geomspace(0.49, 1e-4, 200), np.geomspace(1e-4, 0.5, 200)]  # dense about the peak
+grid = (
+    0.5 + np.r_[-np.geomspace(0.49, 1e-4, 200), np.geomspace(1e-4, 0.5, 200)]
+)  # dense about the peak
 display = RiskCurveDisplay.from_theory(GAMMA, SIGMA, alpha=grid, k=MEMBERS)
 RiskCurveDisplay.from_simulation(
     LinearProblem(n=60, p=120, sigma=SIGMA), alpha=[0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0], k=(1, 10, 100),

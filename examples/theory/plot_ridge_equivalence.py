@@ -60,8 +60,12 @@ print(f"of another draw of the members, about {noise:.3f}")
 figure, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
 limit = 1.1 * np.abs(ensemble.coef_ * spread).max()
 ax.plot([-limit, limit], [-limit, limit], color="0.7", lw=1)
-for (name, coef), (colour, marker) in zip(candidates.items(), (("#0072B2", "o"), ("#E69F00", "s")), strict=True):
-    ax.plot(ensemble.coef_ * spread, coef * spread, marker, color=colour, ms=6, alpha=0.8, label=name)
+for (name, coef), (colour, marker) in zip(
+    candidates.items(), (("#0072B2", "o"), ("#E69F00", "s")), strict=True
+):
+    ax.plot(
+        ensemble.coef_ * spread, coef * spread, marker, color=colour, ms=6, alpha=0.8, label=name
+    )
 ax.set(xlabel="effect of a standard deviation, ensemble", ylabel="the same, ridge regression")
 ax.set_title(f"{SIZE} of 10 columns in a member")
 ax.spines[["top", "right"]].set_visible(False)
@@ -93,17 +97,27 @@ for name, rows in KINDS.items():
     target = rows / scale @ rng.standard_normal(60) + 4 * rng.standard_normal(200)
     rows, target = rows - rows.mean(axis=0), target - target.mean()
     model = OLSEnsembleRegressor(4000, 20, random_state=0).fit(rows, target)
-    reference, other = model.coef_, OLSEnsembleRegressor(4000, 20, random_state=1).fit(rows, target).coef_
-    one = Ridge(alpha=equivalence.isotropic_penalty(rows / scale, 20)).fit(rows / scale, target).coef_ / scale
+    reference, other = (
+        model.coef_,
+        OLSEnsembleRegressor(4000, 20, random_state=1).fit(rows, target).coef_,
+    )
+    one = (
+        Ridge(alpha=equivalence.isotropic_penalty(rows / scale, 20)).fit(rows / scale, target).coef_
+        / scale
+    )
     found.append(
         [
-            distance(ridge_with(equivalence.ridge_penalty(rows, 20), rows, target), reference, scale),
+            distance(
+                ridge_with(equivalence.ridge_penalty(rows, 20), rows, target), reference, scale
+            ),
             distance(one, reference, scale),
             distance(other, reference, scale) / np.sqrt(2),
         ]
     )
     all_penalties, one_penalty, noise = found[-1]
-    print(f"{name:>14}: penalties {all_penalties:.3f}, one penalty {one_penalty:.3f}, noise of the draw {noise:.3f}")
+    print(
+        f"{name:>14}: penalties {all_penalties:.3f}, one penalty {one_penalty:.3f}, noise of the draw {noise:.3f}"
+    )
 
 # %%
 
@@ -115,7 +129,12 @@ for j, (name, colour, marker) in enumerate(
     ax.plot(places, np.array(found)[:, j], marker, color=colour, ms=7, label=name)
 ax.plot(places, np.array(found)[:, 2], "_", color="black", ms=24, mew=2, label="noise of the draw")
 ax.set_xticks(places, KINDS)
-ax.set(xlabel="columns", ylabel="relative distance to 4000 members", ylim=(0, None), xlim=(-0.5, len(KINDS) - 0.5))
+ax.set(
+    xlabel="columns",
+    ylabel="relative distance to 4000 members",
+    ylim=(0, None),
+    xlim=(-0.5, len(KINDS) - 0.5),
+)
 ax.legend(frameon=False, loc="upper left")
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
@@ -130,6 +149,8 @@ plt.show()
 
 wanted = Ridge(alpha=50.0).fit(white, white @ np.ones(60))
 probabilities = equivalence.inclusion_probabilities(white, 50.0)
-mimic = OLSEnsembleRegressor(4000, probabilities, sampling="bernoulli", random_state=0).fit(white, white @ np.ones(60))
+mimic = OLSEnsembleRegressor(4000, probabilities, sampling="bernoulli", random_state=0).fit(
+    white, white @ np.ones(60)
+)
 print(f"degrees of freedom of the ridge regression: {probabilities.sum():.1f} of 60")
 print(f"relative distance of the ensemble to it: {distance(mimic.coef_, wanted.coef_, 1.0):.3f}")

@@ -52,12 +52,16 @@ for _ in range(300):
     target = rows @ truth + rng.standard_normal(80)
     ensemble = OLSEnsembleRegressor(200, max_features=12, random_state=0).fit(rows, target)
     ends = ensemble.coef_interval(0.9)
-    for results, value in zip((found, low, high, std), (ensemble.coef_, *ends.T, ensemble.coef_std()), strict=True):
+    for results, value in zip(
+        (found, low, high, std), (ensemble.coef_, *ends.T, ensemble.coef_std()), strict=True
+    ):
         results.append(value)
 found, low, high, std = map(np.array, (found, low, high, std))
 expected = found.mean(axis=0)
 
-print("     truth: expected coefficient, its spread over training sets, mean of coef_std(), 90 % intervals that hold")
+print(
+    "     truth: expected coefficient, its spread over training sets, mean of coef_std(), 90 % intervals that hold"
+)
 for value in (1.0, -0.5, 0.0):
     columns = truth == value
     holds = {
@@ -66,7 +70,8 @@ for value in (1.0, -0.5, 0.0):
     }
     print(
         f"{value:>10}: {expected[columns].mean():+.2f}, {found[:, columns].std(axis=0).mean():.3f}, "
-        f"{std[:, columns].mean():.3f}, " + ", ".join(f"{name} {fraction:.0%}" for name, fraction in holds.items())
+        f"{std[:, columns].mean():.3f}, "
+        + ", ".join(f"{name} {fraction:.0%}" for name, fraction in holds.items())
     )
 
 # %%

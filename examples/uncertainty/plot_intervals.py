@@ -21,10 +21,14 @@ from sklearn.model_selection import train_test_split
 from olsen import AdaptiveOLSEnsembleRegressor
 from olsen.displays import IntervalDisplay
 
-X, X_new, y, y_new = train_test_split(*load_diabetes(return_X_y=True), test_size=0.5, random_state=0)
+X, X_new, y, y_new = train_test_split(
+    *load_diabetes(return_X_y=True), test_size=0.5, random_state=0
+)
 model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
 low, high = model.predict_interval(X_new, coverage=0.9).T
-print(f"{np.mean((low <= y_new) & (y_new <= high)):.0%} of {len(y_new)} new patients are inside their 90 % intervals")
+print(
+    f"{np.mean((low <= y_new) & (y_new <= high)):.0%} of {len(y_new)} new patients are inside their 90 % intervals"
+)
 
 # %%
 # The lower panel asks for more: coverage along the predictions. The patients with the lowest ones vary less than
@@ -57,11 +61,16 @@ coverage, width = np.empty((40, 4)), np.empty((40, 4))
 for i in range(40):
     truth = rng.standard_normal(40) / np.sqrt(40)
     X, X_new = rng.standard_normal((60, 40)), rng.standard_normal((500, 40))
-    y, y_new = X @ truth + 0.7 * rng.standard_normal(60), X_new @ truth + 0.7 * rng.standard_normal(500)
+    y, y_new = (
+        X @ truth + 0.7 * rng.standard_normal(60),
+        X_new @ truth + 0.7 * rng.standard_normal(500),
+    )
     model = OLSEnsembleRegressor(200, max_features=20, random_state=0).fit(X, y)
     half = np.quantile(np.abs(y - model.predict(X)), 0.8)
     raw = model.predict(X_new)[:, None] + [-half, half]
-    for j, ends in enumerate([raw, *(model.predict_interval(X_new, 0.8, method) for method in METHODS)]):
+    for j, ends in enumerate(
+        [raw, *(model.predict_interval(X_new, 0.8, method) for method in METHODS)]
+    ):
         coverage[i, j] = np.mean((ends[:, 0] <= y_new) & (y_new <= ends[:, 1]))
         width[i, j] = np.mean(ends[:, 1] - ends[:, 0])
 
@@ -77,7 +86,14 @@ ax.axvline(0.8, color="black", lw=1, ls="--")
 ax.text(0.8, 3.62, "asked for", ha="center", va="bottom")
 for j in range(len(names)):
     shift = 0.12 * rng.uniform(-1, 1, len(coverage))
-    ax.plot(coverage[:, j], 3 - j + shift, "o", ms=4, alpha=0.5, color="#D55E00" if j == 0 else "#0072B2")
+    ax.plot(
+        coverage[:, j],
+        3 - j + shift,
+        "o",
+        ms=4,
+        alpha=0.5,
+        color="#D55E00" if j == 0 else "#0072B2",
+    )
     ax.plot(coverage[:, j].mean(), 3 - j, "|", ms=26, mew=2.5, color="black")
 ax.set_yticks(range(3, -1, -1), names)
 ax.set(xlabel="fraction of the new rows inside, one point for each data set", ylim=(-0.5, 3.6))

@@ -32,8 +32,19 @@ __all__ = [
     "theory",
 ]
 
-# Where the names live. They are loaded when first used: `olsen --version` need not wait for scikit-learn.
-_MODULES = ("datasets", "displays", "equivalence", "explorer", "figures", "onnx", "simulation", "subsets", "theory")
+# Where the names live. They are loaded when first used: `olsen --version` need not wait for
+# scikit-learn.
+_MODULES = (
+    "datasets",
+    "displays",
+    "equivalence",
+    "explorer",
+    "figures",
+    "onnx",
+    "simulation",
+    "subsets",
+    "theory",
+)
 _HOMES = {
     "AdaptiveOLSEnsembleRegressor": "olsen._estimators.adaptive",
     "DropoutRegressor": "olsen._dropout.estimator",
@@ -50,7 +61,17 @@ _HOMES = {
 
 TYPE_CHECKING = False  # the module typing would take as long to import as all the rest here
 if TYPE_CHECKING:
-    from . import datasets, displays, equivalence, explorer, figures, onnx, simulation, subsets, theory
+    from . import (
+        datasets,
+        displays,
+        equivalence,
+        explorer,
+        figures,
+        onnx,
+        simulation,
+        subsets,
+        theory,
+    )
     from ._dropout.estimator import DropoutRegressor
     from ._estimators.adaptive import AdaptiveOLSEnsembleRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor, member_coefficients

@@ -1,10 +1,11 @@
 """Models as files: fitted ensembles, and pipelines that end with one, written and read by skops.
 
-A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the archive must be
-uncompressed (unpacked no larger than the file; `MAX_...` and `MIN_...` bound the rest), and every node of its
-description must be a pair of a loader and a type in `BUILT`. Types alone are not enough: a list node calls its type
-with a list, and ``numpy.ndarray([64])`` is an array of whatever lay in memory. The content of each node must have the
-form in which skops writes it, and every array as many bytes as its part of the archive.
+A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the
+archive must be uncompressed (unpacked no larger than the file; `MAX_...` and `MIN_...` bound the
+rest), and every node of its description must be a pair of a loader and a type in `BUILT`. Types
+alone are not enough: a list node calls its type with a list, and ``numpy.ndarray([64])`` is an
+array of whatever lay in memory. The content of each node must have the form in which skops writes
+it, and every array as many bytes as its part of the archive.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from . import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
+from . import (
+    AdaptiveOLSEnsembleRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    __version__,
+)
 from ._execution import from_extra, messages
 from ._execution.files import atomically
 
@@ -42,12 +48,12 @@ NEVER_RELEASED = "olsen model 1"
 SCHEMA = "schema.json"
 MAX_ARCHIVE_ENTRIES = 1000  # a model has some forty arrays, whatever its size
 MAX_SCHEMA_BYTES = 1 << 26  # enough for the names of some forty thousand columns
-# Bytes of the description that each list or dict, and each of the two quotes of a string, must have on average: a bare
-# "[]" and "ab" take fifty bytes in memory.
+# Bytes of the description that each list or dict, and each of the two quotes of a string, must have
+# on average: a bare "[]" and "ab" take fifty bytes in memory.
 MIN_BYTES_PER_BRACKET = 16
 MIN_BYTES_PER_QUOTE = 5
-# Bytes of the description per node. skops takes up to 1.6 kB of memory per node, with a list of types, and 3 kB per
-# object.
+# Bytes of the description per node. skops takes up to 1.6 kB of memory per node, with a list of
+# types, and 3 kB per object.
 MIN_BYTES_PER_NODE = 100
 MIN_BYTES_PER_OBJECT = 300
 CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
@@ -55,9 +61,12 @@ MAX_NAME_CHARACTERS = 200
 
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
 NUMBERS = {f"numpy.{name}" for name in ("float64", "float32", "int64", "int32", "bool")}
-KEYS = {"builtins.str", "builtins.int", "builtins.float", *NUMBERS} - {"numpy.bool"}  # bool("False") is True
-# Types that each loader of skops may build. Whatever a file combines from this list is inert: none of the types that a
-# loader calls takes its size from a number, and types stored as values only convert numbers and strings.
+KEYS = {"builtins.str", "builtins.int", "builtins.float", *NUMBERS} - {
+    "numpy.bool"
+}  # bool("False") is True
+# Types that each loader of skops may build. Whatever a file combines from this list is inert: none
+# of the types that a loader calls takes its size from a number, and types stored as values only
+# convert numbers and strings.
 BUILT = {
     "DictNode": {"builtins.dict"},
     "ListNode": {"builtins.list"},
@@ -68,18 +77,30 @@ BUILT = {
     "NdArrayNode": {"numpy.ndarray", *NUMBERS},
     "TypeNode": {*KEYS, *NUMBERS, "builtins.bool", "builtins.object", "numpy.object_"},
     "ObjectNode": {
-        *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.AdaptiveOLSEnsembleRegressor"),
+        *(
+            "olsen.OLSEnsembleRegressor",
+            "olsen.OLSEnsembleRegressorCV",
+            "olsen.AdaptiveOLSEnsembleRegressor",
+        ),
         "olsen.TableColumns",
         "sklearn.pipeline.Pipeline",
-        *(f"sklearn.compose._column_transformer.{name}" for name in ("ColumnTransformer", "make_column_selector")),
+        *(
+            f"sklearn.compose._column_transformer.{name}"
+            for name in ("ColumnTransformer", "make_column_selector")
+        ),
         *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
-        *(f"sklearn.preprocessing._encoders.{name}" for name in ("OneHotEncoder", "OrdinalEncoder")),
+        *(
+            f"sklearn.preprocessing._encoders.{name}"
+            for name in ("OneHotEncoder", "OrdinalEncoder")
+        ),
         "sklearn.preprocessing._data.StandardScaler",
-        "sklearn.preprocessing._function_transformer.FunctionTransformer",  # in ColumnTransformer, without a function
+        # in ColumnTransformer, without a function
+        "sklearn.preprocessing._function_transformer.FunctionTransformer",
     },
 }
 TRUSTED = set().union(*BUILT.values())
-ARRAY_KINDS = "biufSUmM"  # kinds of NumPy types that arrays may have: numbers, strings and dates, no objects or records
+# kinds of NumPy types that arrays may have: numbers, strings and dates, no objects or records
+ARRAY_KINDS = "biufSUmM"
 
 
 class ModelFileError(ValueError):
@@ -94,16 +115,19 @@ def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) ->
     Parameters
     ----------
     model : OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor or Pipeline
-        Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer, OneHotEncoder,
-        OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything else is refused.
-        Parameters of the ensemble that are objects, such as splitters and random states, are not stored, nor is the
-        `memory` of the pipeline: predictions do not depend on any of this.
+        Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer,
+        OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything
+        else is refused. Parameters of the ensemble that are objects, such as splitters and random
+        states, are not stored, nor is the `memory` of the pipeline: predictions do not depend on
+        any of this.
     path : path
-        Name of the file, which must end with ``.skops``. An existing file is replaced once the new one is complete.
+        Name of the file, which must end with ``.skops``. An existing file is replaced once the new
+        one is complete.
     intervals : bool, default=True
-        Whether to store the training rows, from which standard errors and most intervals are computed: 8 bytes for each
-        row and column, up to 64 MiB (the model's `keep_rows`). Intervals of AdaptiveOLSEnsembleRegressor do not need
-        the rows, unless it was fitted from blocks, a cluster or a device; intervals of the other models do.
+        Whether to store the training rows, from which standard errors and most intervals are
+        computed: 8 bytes for each row and column, up to 64 MiB (the model's `keep_rows`). Intervals
+        of AdaptiveOLSEnsembleRegressor do not need the rows, unless it was fitted from blocks, a
+        cluster or a device; intervals of the other models do.
 
     See Also
     --------
@@ -131,7 +155,8 @@ def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) ->
     check_is_fitted(model)
     if ensemble.coef_.ndim == 2 and len(ensemble.coef_) != 1:
         raise ValueError(
-            f"the model has {len(ensemble.coef_)} targets, but a model file holds one. Fit and save a model for each."
+            f"the model has {len(ensemble.coef_)} targets, but a model file holds one. Fit and save"
+            " a model for each."
         )
     write(path, model, intervals)
 
@@ -142,14 +167,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path : path
-        A file written by ``olsen fit --out`` or :func:`save`. Only listed types are built, each in one way: a file
-        from an unknown source can at worst hold a wrong model.
+        A file written by ``olsen fit --out`` or :func:`save`. Only listed types are built, each in
+        one way: a file from an unknown source can at worst hold a wrong model.
 
     Returns
     -------
     model : Pipeline, OLSEnsembleRegressor, OLSEnsembleRegressorCV or AdaptiveOLSEnsembleRegressor
-        What was saved. A model of the command is a pipeline of a ColumnTransformer, which takes data frames with the
-        columns of the table that was fitted, and the ensemble; the name of its target is in ``target_name_``.
+        What was saved. A model of the command is a pipeline of a ColumnTransformer, which takes
+        data frames with the columns of the table that was fitted, and the ensemble; the name of its
+        target is in ``target_name_``.
 
     See Also
     --------
@@ -172,7 +198,9 @@ def write(path: Path, model: Any, rows: bool) -> None:
     """Write a model, with its training rows if `rows`; raise if it could not be read again."""
     if isinstance(model, Pipeline):
         stored = copy.copy(model)
-        stored.memory = None  # a folder of pickles, which must not be read on behalf of a model file
+        stored.memory = (
+            None  # a folder of pickles, which must not be read on behalf of a model file
+        )
         stored.steps = [*model.steps[:-1], (model.steps[-1][0], model[-1]._for_file(rows))]
     else:
         stored = model._for_file(rows)
@@ -188,9 +216,13 @@ def write(path: Path, model: Any, rows: bool) -> None:
 
 
 def load_skops() -> Any:
-    """Import skops.io without torch and Dask, which it would import while it lists scikit-learn's estimators."""
+    """Import skops.io without torch and Dask, which it would import while it lists scikit-learn's
+    estimators.
+    """
     wrappers = [f"sklearn.externals.array_api_compat.{library}" for library in ("torch", "dask")]
-    hidden = {name: None for name in wrappers if name not in sys.modules and "skops.io" not in sys.modules}
+    hidden = {
+        name: None for name in wrappers if name not in sys.modules and "skops.io" not in sys.modules
+    }
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None: not to be imported
     try:
         return from_extra("skops.io", "cli", "A model file")
@@ -201,14 +233,17 @@ def load_skops() -> Any:
 
 def _refused(types: str) -> TypeError:
     return TypeError(
-        f"a model file cannot hold {types}: it holds one of the three ensembles of olsen, alone or at the "
-        f"end of a Pipeline of ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and "
-        f"nested Pipelines. Keep other models with joblib or skops, which open in Python alone."
+        f"a model file cannot hold {types}: it holds one of the three ensembles of olsen, alone or"
+        " at the end of a Pipeline of ColumnTransformer, OneHotEncoder, OrdinalEncoder,"
+        " SimpleImputer, StandardScaler and nested Pipelines. Keep other models with joblib or"
+        " skops, which open in Python alone."
     )
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a model and the versions that wrote it; the file is checked before anything is built from it."""
+    """Read a model and the versions that wrote it; the file is checked before anything is built
+    from it.
+    """
     path = Path(path)
     if not path.is_file():
         raise ModelFileError(f"there is no model file {str(path)[:MAX_NAME_CHARACTERS]}.")
@@ -216,7 +251,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     loads = load_skops().loads
     data = path.read_bytes()
     with damaged_model(name), warnings.catch_warnings():
-        warnings.simplefilter("ignore", InconsistentVersionWarning)  # another patch version is fine; see below
+        warnings.simplefilter(
+            "ignore", InconsistentVersionWarning
+        )  # another patch version is fine; see below
         _check(data, name)
         content: dict[str, Any] = loads(data, trusted=sorted(TRUSTED))
         sklearn_version = str(content["sklearn"])
@@ -224,28 +261,34 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         _check_values(content["model"])
     if sklearn_version.split(".")[:2] != sklearn.__version__.split(".")[:2]:
         messages.warn(
-            f"{name} was written with scikit-learn {sklearn_version}, and this is {sklearn.__version__}: transformers "
-            f"of other versions may not work, or not alike."
+            f"{name} was written with scikit-learn {sklearn_version}, and this is"
+            f" {sklearn.__version__}: transformers of other versions may not work, or not alike."
         )
     return content
 
 
 @contextmanager
 def damaged_model(name: str, *passing: type[Exception]) -> Iterator[None]:
-    """Turn any error that a damaged model raises into a ModelFileError, except for errors of type `passing`."""
+    """Turn any error that a damaged model raises into a ModelFileError, except for errors of type
+    `passing`.
+    """
     try:
         yield
     except Exception as error:
         if isinstance(error, (ModelFileError, *passing)):
             raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_NAME_CHARACTERS]
-        raise ModelFileError(f"{name} is damaged, or not a model written by olsen ({reason}).") from error
+        raise ModelFileError(
+            f"{name} is damaged, or not a model written by olsen ({reason})."
+        ) from error
 
 
 def _check(data: bytes, name: str) -> None:
-    """Raise for an archive that could fill the memory, another format, and nodes that skops would not have written.
+    """Raise for an archive that could fill the memory, another format, and nodes that skops would
+    not have written.
 
-    skops stores its parts uncompressed: no part of an archive is larger than the file. Its description is plain ASCII.
+    skops stores its parts uncompressed: no part of an archive is larger than the file. Its
+    description is plain ASCII.
     """
     if data.count(CENTRAL_ENTRY) > MAX_ARCHIVE_ENTRIES:
         raise ValueError(f"more than {MAX_ARCHIVE_ENTRIES} parts")
@@ -253,25 +296,32 @@ def _check(data: bytes, name: str) -> None:
         entries = archive.infolist()
         sizes = {entry.filename: entry.file_size for entry in entries}
         packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
-        if packed or len(sizes) < len(entries) or sum(entry.file_size for entry in entries) > len(data):
+        if (
+            packed
+            or len(sizes) < len(entries)
+            or sum(entry.file_size for entry in entries) > len(data)
+        ):
             raise ValueError("parts are compressed, larger than the file, or have the same name")
         text = archive.read(SCHEMA) if sizes[SCHEMA] <= MAX_SCHEMA_BYTES else b"["
         bytes_for_brackets = MIN_BYTES_PER_BRACKET * (text.count(b"[") + text.count(b"{"))
         bytes_for_quotes = MIN_BYTES_PER_QUOTE * text.count(b'"')
         if max(bytes_for_brackets, bytes_for_quotes) > len(text) or not text.isascii():
-            raise ValueError(f"its description has more than {MAX_SCHEMA_BYTES} bytes, or is nothing but brackets")
+            raise ValueError(
+                f"its description has more than {MAX_SCHEMA_BYTES} bytes, or is nothing but"
+                " brackets"
+            )
         schema = json.loads(text)
         file_format = str(json.loads(schema["content"]["format"]["content"]))
         if file_format == NEVER_RELEASED:
             raise ModelFileError(
-                f"{name} is {file_format!r}, which was never released and which olsen {__version__} does not read: fit "
-                f"the model again."
+                f"{name} is {file_format!r}, which was never released and which olsen {__version__}"
+                " does not read: fit the model again."
             )
         if file_format != FORMAT:
             version = str(json.loads(schema["content"]["olsen"]["content"]))
             raise ModelFileError(
-                f"{name} is {file_format[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that "
-                f"wrote it: pip install 'olsen>={version[:20]}'"
+                f"{name} is {file_format[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install"
+                f" the version that wrote it: pip install 'olsen>={version[:20]}'"
             )
         if foreign := _foreign_types(schema):
             named = ", ".join(kind[:100] for kind in sorted(foreign)[:5])
@@ -283,7 +333,9 @@ def _check(data: bytes, name: str) -> None:
 
 
 def _foreign_types(schema: Any) -> set[str]:
-    """Types in a description that its loaders must not build; types that another loader may build, with the loader."""
+    """Types in a description that its loaders must not build; types that another loader may build,
+    with the loader.
+    """
     foreign = set()
     nodes = [schema]
     while nodes:
@@ -301,19 +353,24 @@ def _foreign_types(schema: Any) -> set[str]:
 class _Description:
     """The nodes of a description, compared with the form in which skops writes them.
 
-    skops builds the first of the nodes with the same ``__id__``, and uses it for all others, whatever their content. So
-    nodes with the same ``__id__`` must have the same content, or a short description could repeat a large object.
+    skops builds the first of the nodes with the same ``__id__``, and uses it for all others,
+    whatever their content. So nodes with the same ``__id__`` must have the same content, or a short
+    description could repeat a large object.
     """
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.archive = archive
         self.unread = {entry.filename: entry for entry in archive.infolist()}
-        self.min_bytes = 0  # length of the shortest description that skops writes for the nodes seen so far
+        self.min_bytes = (
+            0  # length of the shortest description that skops writes for the nodes seen so far
+        )
         self.numbers: dict[Any, int] = {}  # number of each distinct (loader, type, content)
         self.number_by_id: dict[int, int] = {}
 
     def number_of(self, node: Any) -> int:
-        """Number of a node's content, equal for nodes of equal content; raise for nodes that skops does not write."""
+        """Number of a node's content, equal for nodes of equal content; raise for nodes that skops
+        does not write.
+        """
         loader = node["__loader__"]
         kind = f"{node['__module__']}.{node['__class__']}"
         self.min_bytes += MIN_BYTES_PER_OBJECT if loader == "ObjectNode" else MIN_BYTES_PER_NODE
@@ -324,19 +381,30 @@ class _Description:
             content = self._dict(node)
         elif loader == "JsonNode":
             content = _of_type(str, node["content"])
-            _require(content.strip()[:1] not in ("", "[", "{"), "a text or a number holds more than one")
+            _require(
+                content.strip()[:1] not in ("", "[", "{"), "a text or a number holds more than one"
+            )
         elif loader == "SliceNode":
             content = tuple(node["content"][end] for end in ("start", "stop", "step"))
             plain_ends = {type(end) for end in content} <= {int, str, type(None)}
             _require(plain_ends, "the ends of a slice are neither numbers nor names")
         elif loader == "DTypeNode":
-            _require(_is_node(node["content"], "NdArrayNode", "numpy.ndarray"), "a type is not that of an array")
+            _require(
+                _is_node(node["content"], "NdArrayNode", "numpy.ndarray"),
+                "a type is not that of an array",
+            )
             content = self.number_of(node["content"])
         elif loader == "ObjectNode":
-            _require(_is_node(node["content"], "DictNode", "builtins.dict"), "attributes are not named")
+            _require(
+                _is_node(node["content"], "DictNode", "builtins.dict"), "attributes are not named"
+            )
             content = self.number_of(node["content"])
         elif loader == "NdArrayNode":
-            content = self._numbers_in(node, kind) if node["type"] == "numpy" else self._objects_in(node, kind)
+            content = (
+                self._numbers_in(node, kind)
+                if node["type"] == "numpy"
+                else self._objects_in(node, kind)
+            )
         elif loader != "TypeNode":
             raise ValueError(f"a loader {loader!r}")
         number = self.numbers.setdefault((loader, kind, content), len(self.numbers))
@@ -349,7 +417,9 @@ class _Description:
         items = _of_type(dict, node["content"])
         key_types = node["key_types"]
         _require(_is_node(key_types, "ListNode", "builtins.list"), "types of keys are not listed")
-        _require(len(_of_type(list, key_types["content"])) == len(items), "keys of a dict have no types")
+        _require(
+            len(_of_type(list, key_types["content"])) == len(items), "keys of a dict have no types"
+        )
         plain_keys = all(_is_node(key, "TypeNode", *KEYS) for key in key_types["content"])
         _require(plain_keys, "keys are not numbers or strings")
         return self.number_of(key_types), tuple(items), tuple(map(self.number_of, items.values()))
@@ -360,42 +430,66 @@ class _Description:
         if "__id__" in node and node["__id__"] in self.number_by_id:
             entry = self.archive.getinfo(name)  # skops does not read it a second time
         else:
-            entry = self.unread.pop(name)  # a KeyError means that the part is missing, or read more than once
+            entry = self.unread.pop(
+                name
+            )  # a KeyError means that the part is missing, or read more than once
         with self.archive.open(entry) as part:
             _require(np.lib.format.read_magic(part) == (1, 0), "an array of another format")
             shape, _, dtype = np.lib.format.read_array_header_1_0(part)
             n_bytes = entry.file_size - part.tell()
         _require(dtype.kind in ARRAY_KINDS and dtype.itemsize > 0, f"arrays of type {dtype}")
-        _require(all(type(length) is int and length >= 0 for length in shape), f"an array of shape {shape}")
-        _require(math.prod(shape) * dtype.itemsize == n_bytes, f"an array of shape {shape} in {n_bytes} bytes")
+        _require(
+            all(type(length) is int and length >= 0 for length in shape),
+            f"an array of shape {shape}",
+        )
+        _require(
+            math.prod(shape) * dtype.itemsize == n_bytes,
+            f"an array of shape {shape} in {n_bytes} bytes",
+        )
         if kind != "numpy.ndarray":
-            _require(shape == () and f"numpy.{dtype.type.__name__}" == kind, f"an array as a {kind}")
+            _require(
+                shape == () and f"numpy.{dtype.type.__name__}" == kind, f"an array as a {kind}"
+            )
         return entry.CRC, entry.file_size
 
     def _objects_in(self, node: Any, kind: str) -> Any:
-        """An array of strings and single numbers, as nested lists whose lengths must agree with its shape."""
-        _require(node["type"] == "json" and kind == "numpy.ndarray", "an array that is neither a part nor a list")
+        """An array of strings and single numbers, as nested lists whose lengths must agree with its
+        shape.
+        """
+        _require(
+            node["type"] == "json" and kind == "numpy.ndarray",
+            "an array that is neither a part nor a list",
+        )
         _require(_is_node(node["shape"], "TupleNode", "builtins.tuple"), "an array without a shape")
         items = _of_type(list, node["content"])
         content = tuple(map(self.number_of, items))
         for axis, length in enumerate(node["shape"]["content"]):
             _require(_is_node(length, "JsonNode", "builtins.str"), "a length that is not a number")
-            _require(all(_is_node(item, "ListNode", "builtins.list") for item in items) or axis == 0, "lists that end")
+            _require(
+                all(_is_node(item, "ListNode", "builtins.list") for item in items) or axis == 0,
+                "lists that end",
+            )
             if axis:
                 lengths = {len(item["content"]) for item in items}
                 items = [inner for item in items for inner in item["content"]]
             else:
                 lengths = {len(items)}
-            _require(lengths <= {json.loads(length["content"])}, "an array whose lists have other lengths")
+            _require(
+                lengths <= {json.loads(length["content"])},
+                "an array whose lists have other lengths",
+            )
         scalar = [
-            _is_node(item, "JsonNode", "builtins.str") or _is_node(item, "NdArrayNode", *NUMBERS) for item in items
+            _is_node(item, "JsonNode", "builtins.str") or _is_node(item, "NdArrayNode", *NUMBERS)
+            for item in items
         ]
         _require(all(scalar), "an array of objects")
         return self.number_of(node["shape"]), content
 
 
 def _is_node(node: Any, loader: str, *kinds: str) -> bool:
-    return bool(node["__loader__"] == loader and f"{node['__module__']}.{node['__class__']}" in kinds)
+    return bool(
+        node["__loader__"] == loader and f"{node['__module__']}.{node['__class__']}" in kinds
+    )
 
 
 def _of_type(kind: type, value: Any) -> Any:
@@ -433,7 +527,8 @@ def _check_estimator(estimator: Any) -> None:
         raise ValueError(f"{methods[0]} of a {name} is a method, not a value")
     if isinstance(estimator, Pipeline) and estimator.memory is not None:
         raise ValueError(
-            "a Pipeline has a memory, and would read pickles there when it is fitted again; set memory=None"
+            "a Pipeline has a memory, and would read pickles there when it is fitted again; set"
+            " memory=None"
         )
     if isinstance(estimator, FunctionTransformer) and (
         estimator.func is not None or estimator.inverse_func is not None
@@ -446,8 +541,9 @@ def _check_estimator(estimator: Any) -> None:
 def _check_codes(encoder: Any) -> None:
     """Raise for an encoder that would write out of the bounds of its columns.
 
-    scikit-learn adds the codes of the categories to the first column of each feature and passes the sums to SciPy as
-    indices of a sparse matrix; neither checks that the indices lie within the matrix.
+    scikit-learn adds the codes of the categories to the first column of each feature and passes the
+    sums to SciPy as indices of a sparse matrix; neither checks that the indices lie within the
+    matrix.
     """
     categories = encoder.categories_
     infrequent = mappings = dropped = [None] * len(categories)
@@ -461,12 +557,18 @@ def _check_codes(encoder: Any) -> None:
     features = zip(categories, infrequent, mappings, dropped, encoder._n_features_outs, strict=True)
     for values, rare, mapping, drop, n_columns in features:
         n_codes = len(values)
-        if values.dtype.kind not in "OSU":  # numeric categories are found by bisection; NaN is the last category
+        if (
+            values.dtype.kind not in "OSU"
+        ):  # numeric categories are found by bisection; NaN is the last category
             numbers = values[:-1] if n_codes and values[-1] != values[-1] else values
             if not (numbers[1:] > numbers[:-1]).all():
                 raise ValueError("categories are not sorted")
         if mapping is not None or rare is not None:
-            if sorted(set(mapping[rare].tolist())) != [mapping.max()] or len(mapping) != n_codes or rare.min() < 0:
+            if (
+                sorted(set(mapping[rare].tolist())) != [mapping.max()]
+                or len(mapping) != n_codes
+                or rare.min() < 0
+            ):
                 raise ValueError("infrequent categories are not those of the encoder")
             if mapping.dtype.kind not in "iu" or mapping.min() < 0:
                 raise ValueError("infrequent categories have no codes")
@@ -478,7 +580,9 @@ def _check_codes(encoder: Any) -> None:
 
 
 def _check_values(model: Any) -> None:
-    """Raise for a model whose coefficients do not fit its columns; other defects surface in predictions."""
+    """Raise for a model whose coefficients do not fit its columns; other defects surface in
+    predictions.
+    """
     ensemble = model[-1] if isinstance(model, Pipeline) else model
     if type(ensemble) not in ENSEMBLES:
         raise TypeError(f"a {type(ensemble).__name__} is not a model that can be saved")

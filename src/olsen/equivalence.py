@@ -1,7 +1,9 @@
-r"""Subset size and ridge penalty on a data set: the ridge regression of an ensemble, and the ensemble of a ridge.
+r"""Subset size and ridge penalty on a data set: the ridge regression of an ensemble, and the
+ensemble of a ridge.
 
-Given `X`, with :math:`G = X^\top X`, the large ensemble of least-squares fits on columns drawn with inclusion
-probabilities :math:`\alpha_j` applies :math:`B = E[S G_{SS}^{-1} S^\top]` to :math:`X^\top y`, and exactly
+Given `X`, with :math:`G = X^\top X`, the large ensemble of least-squares fits on columns drawn with
+inclusion probabilities :math:`\alpha_j` applies :math:`B = E[S G_{SS}^{-1} S^\top]` to
+:math:`X^\top y`, and exactly
 :math:`[BG]_{jj} = \alpha_j`. The ridge smoother :math:`(G+D)^{-1}` with the diagonal penalty that satisfies
 the same `p` equations,
 
@@ -32,7 +34,9 @@ __all__ = [
 
 MAX_NEWTON_STEPS = 50  # fewer than ten were needed on all data tried
 
-System: TypeAlias = tuple[float, Floats, Callable[[Floats], Floats]]  # f, its gradient, a solver with its Hessian
+System: TypeAlias = tuple[
+    float, Floats, Callable[[Floats], Floats]
+]  # f, its gradient, a solver with its Hessian
 
 
 def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True) -> Floats:
@@ -60,10 +64,10 @@ def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True)
 
     Notes
     -----
-    Status: the equations are exact for the ensemble; that D alone describes it is heuristic, and fails visibly for
-    banded covariances. Scaling a column by c scales its penalty by c**2. Every Newton step solves a
-    system of as many equations as columns. For members that subsample rows instead, use
-    ``ridge_penalty(X.T, ..., center=False)``.
+    Status: the equations are exact for the ensemble; that D alone describes it is heuristic, and
+    fails visibly for banded covariances. Scaling a column by c scales its penalty by c**2. Every
+    Newton step solves a system of as many equations as columns. For members that subsample rows
+    instead, use ``ridge_penalty(X.T, ..., center=False)``.
 
     Examples
     --------
@@ -78,10 +82,13 @@ def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True)
     rank = min(X.shape[0] - bool(center), X.shape[1])
     if alpha.sum() >= rank * (1 - 1e-9):
         raise ValueError(
-            f"members must have fewer columns than the rank of X, at most {rank}; the probabilities sum to "
-            f"{alpha.sum():.6g}. For minimum-norm members use ridge_penalty(X.T, max_samples, center=False)."
+            f"members must have fewer columns than the rank of X, at most {rank}; the probabilities"
+            f" sum to {alpha.sum():.6g}. For minimum-norm members use ridge_penalty(X.T,"
+            " max_samples, center=False)."
         )
-    memory.require(32.0 * X.shape[1] ** 2, f"the Hessian of {X.shape[1]} columns", "Use isotropic_penalty.")
+    memory.require(
+        32.0 * X.shape[1] ** 2, f"the Hessian of {X.shape[1]} columns", "Use isotropic_penalty."
+    )
     norms: Floats = np.sum(X**2, axis=0)
     return norms * np.exp(_newton(_short(X / np.sqrt(norms)), alpha, len(X)))
 
@@ -111,8 +118,9 @@ def inclusion_probabilities(
 
     Notes
     -----
-    Status: exact as degrees of freedom; heuristic as a recipe for the ensemble (answers the paper's open question
-    on non-identity covariance; see `olsen.theory.ridge_matched_probabilities` for the population form).
+    Status: exact as degrees of freedom; heuristic as a recipe for the ensemble (answers the paper's
+    open question on non-identity covariance; see `olsen.theory.ridge_matched_probabilities` for the
+    population form).
 
     Examples
     --------
@@ -120,11 +128,14 @@ def inclusion_probabilities(
     array([0.5, 0.8, 0.9])
     """
     X = _columns(X, center)
-    positive = _arguments.LETTERS["penalty"]._replace(also=np.nan, way_out="Without penalty every probability is 1.")
+    positive = _arguments.LETTERS["penalty"]._replace(
+        also=np.nan, way_out="Without penalty every probability is 1."
+    )
     penalty = _arguments.checked("inclusion_probabilities", "penalty", penalty, positive)
     if penalty.ndim and penalty.shape != (X.shape[1],):
         raise ValueError(
-            f"penalty must be a number or have one entry for each of {X.shape[1]} columns; got shape {penalty.shape}."
+            f"penalty must be a number or have one entry for each of {X.shape[1]} columns; got"
+            f" shape {penalty.shape}."
         )
     if check_collinear:
         _refuse_collinear(X)
@@ -138,9 +149,11 @@ def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = T
 
     .. math:: \mathrm{tr}\,G(G+\lambda I)^{-1} = m
 
-    Cruder than `ridge_penalty` unless the columns are standardised and weakly correlated, but what `Ridge` takes.
+    Cruder than `ridge_penalty` unless the columns are standardised and weakly correlated, but what
+    `Ridge` takes.
 
-    Status: heuristic; asymptotically exact for identity covariance (`olsen.theory.penalty_from_alpha`).
+    Status: heuristic; asymptotically exact for identity covariance
+    (`olsen.theory.penalty_from_alpha`).
 
     Examples
     --------
@@ -152,11 +165,16 @@ def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = T
     values = np.linalg.svd(X, compute_uv=False) ** 2
     values = values[values > values.max() * max(X.shape) * np.finfo(float).eps]
     if total >= len(values):
-        raise ValueError(f"{total:.6g} columns per member need a rank above that; the rank of X is {len(values)}.")
+        raise ValueError(
+            f"{total:.6g} columns per member need a rank above that; the rank of X is"
+            f" {len(values)}."
+        )
     return penalty_of_size(values, float(total))
 
 
-def determinantal_penalty(X: ArrayLike, max_features: int | float, *, center: bool = True) -> Floats:
+def determinantal_penalty(
+    X: ArrayLike, max_features: int | float, *, center: bool = True
+) -> Floats:
     r"""The diagonal ridge penalty that the mean of all determinantal members has, for any data.
 
     .. math:: E[b_S] = (G + D)^{-1} X^\top y, \qquad D = \lambda\, \mathrm{diag}(G), \qquad
@@ -179,7 +197,8 @@ def determinantal_penalty(X: ArrayLike, max_features: int | float, *, center: bo
 
     Notes
     -----
-    Status: theorem, for every X, y and rank; dependent columns included. See `olsen.subsets.Determinantal`.
+    Status: theorem, for every X, y and rank; dependent columns included. See
+    `olsen.subsets.Determinantal`.
 
     Examples
     --------
@@ -203,10 +222,11 @@ def determinantal_risk(
     n_subsets: int = 1000,
     random_state: int = 0,
 ) -> Floats:
-    r"""Risk of `k` determinantal members on the rows X: that of ridge regression, plus the excess of a finite number.
+    r"""Risk of `k` determinantal members on the rows X: that of ridge regression, plus the excess
+    of a finite number.
 
-    With :math:`M = (G + D)^{-1}`, D the `determinantal_penalty`, and :math:`P_S` the inverse of a member's Gram matrix,
-    zero outside its columns S,
+    With :math:`M = (G + D)^{-1}`, D the `determinantal_penalty`, and :math:`P_S` the inverse of a
+    member's Gram matrix, zero outside its columns S,
 
     .. math:: R_\infty = \|(M G - I)\beta\|_\Sigma^2 + \sigma^2\,\mathrm{tr}(\Sigma M G M), \quad
               R_1 = E_S\bigl[\|(P_S G - I)\beta\|_\Sigma^2 + \sigma^2\,\mathrm{tr}(\Sigma P_S)\bigr], \quad
@@ -241,8 +261,8 @@ def determinantal_risk(
 
     Notes
     -----
-    Status: theorem for ``k=inf``, whatever X; for finite `k` exact but for the Monte-Carlo error of the mean over
-    `n_subsets` members, which is divided by `k`.
+    Status: theorem for ``k=inf``, whatever X; for finite `k` exact but for the Monte-Carlo error of
+    the mean over `n_subsets` members, which is divided by `k`.
 
     Examples
     --------
@@ -257,11 +277,15 @@ def determinantal_risk(
     Sigma = np.eye(p) if Sigma is None else _arguments.covariance("determinantal_risk", Sigma)
     if beta.shape != (p,) or Sigma.shape != (p, p):
         raise ValueError(
-            f"determinantal_risk: X has {p} columns, but beta has shape {beta.shape} and Sigma {Sigma.shape}."
+            f"determinantal_risk: X has {p} columns, but beta has shape {beta.shape} and Sigma"
+            f" {Sigma.shape}."
         )
     for name, value, minimum in (("n_subsets", n_subsets, 1), ("random_state", random_state, 0)):
         _arguments.scalar(
-            "determinantal_risk", name, value, _arguments.ROWS._replace(words="a whole number", least=minimum)
+            "determinantal_risk",
+            name,
+            value,
+            _arguments.ROWS._replace(words="a whole number", least=minimum),
         )
     process = _process(X, max_features)
     G = X.T @ X
@@ -285,23 +309,27 @@ def _member_risk(G: Floats, Sigma: Floats, beta: Floats, S: Counts) -> tuple[flo
 
 def _process(X: Floats, max_features: ArrayLike) -> Determinantal:
     total = float(_probabilities(max_features, X.shape[1]).sum())
-    return Determinantal.from_rows(X, total) if X.shape[1] > X.shape[0] else Determinantal.from_gram(X.T @ X, total)
+    return (
+        Determinantal.from_rows(X, total)
+        if X.shape[1] > X.shape[0]
+        else Determinantal.from_gram(X.T @ X, total)
+    )
 
 
 def _columns(X: ArrayLike, center: bool) -> Floats:
     X = as_numbers("equivalence", "X", X.toarray() if hasattr(X, "toarray") else X)
     if X.ndim != 2 or X.size == 0 or not np.all(np.isfinite(X)):
         raise ValueError(
-            f"X must be a two-dimensional array with rows and columns, all finite; got shape {X.shape}, "
-            f"{np.sum(~np.isfinite(X))} entries nan or infinite."
+            "X must be a two-dimensional array with rows and columns, all finite; got shape"
+            f" {X.shape}, {np.sum(~np.isfinite(X))} entries nan or infinite."
         )
     largest = np.abs(X).max(axis=0)
     out_of_range = np.flatnonzero((largest > MOST) | ((largest > 0) & (largest < LEAST)))
     if len(out_of_range):
         column = out_of_range[0]
         raise ValueError(
-            f"column {column} of X is at most {largest[column]:.6g}, where squares lose digits: from {LEAST:g} to "
-            f"{MOST:g} they keep them. Use other units."
+            f"column {column} of X is at most {largest[column]:.6g}, where squares lose digits:"
+            f" from {LEAST:g} to {MOST:g} they keep them. Use other units."
         )
     if not center:
         return X
@@ -316,35 +344,47 @@ def _probabilities(max_features: ArrayLike, p: int) -> Floats:
     """One inclusion probability per column from a count, a fraction or an array."""
     value = as_numbers("equivalence", "max_features", max_features)
     if value.ndim == 0:
-        value = np.full(p, value / p if np.issubdtype(np.asarray(max_features).dtype, np.integer) else value)
+        value = np.full(
+            p, value / p if np.issubdtype(np.asarray(max_features).dtype, np.integer) else value
+        )
     if value.shape != (p,) or not np.all((value >= LEAST) & (value < 1)):
         raise ValueError(
-            f"max_features must be a count in [1, {p - 1}], a fraction in (0, 1), or {p} probabilities in (0, 1), "
-            f"so that every column is sometimes in and sometimes out; got {max_features!r}."
+            f"max_features must be a count in [1, {p - 1}], a fraction in (0, 1), or {p}"
+            " probabilities in (0, 1), so that every column is sometimes in and sometimes out; got"
+            f" {max_features!r}."
         )
     return value
 
 
 def _refuse_collinear(X: Floats) -> None:
-    """Raise, naming the columns, if columns are constant, proportional, or (n >= p) a combination of others."""
+    """Raise, naming the columns, if columns are constant, proportional, or (n >= p) a combination
+    of others.
+    """
     norms = np.linalg.norm(X, axis=0)
     constant = np.flatnonzero(norms == 0)
     if len(constant):
-        raise ValueError(f"columns {constant.tolist()} are constant (zero after centring): remove them.")
+        raise ValueError(
+            f"columns {constant.tolist()} are constant (zero after centring): remove them."
+        )
     unit = X / norms
     relation = _combination(unit) if X.shape[0] >= X.shape[1] else _proportional(unit)
     if relation:
         column, combined = relation
         raise ValueError(
-            f"column {column} is an exact linear combination of columns {combined}: least squares on all of them has "
-            "no unique solution, and no penalty matches it. Remove or merge them."
+            f"column {column} is an exact linear combination of columns {combined}: least squares"
+            " on all of them has no unique solution, and no penalty matches it. Remove or merge"
+            " them."
         )
 
 
 def _combination(unit: Floats) -> tuple[int, list[int]] | None:
-    """The first dependent column and the columns it depends on, from a pivoted QR; None at full rank."""
+    """The first dependent column and the columns it depends on, from a pivoted QR; None at full
+    rank.
+    """
     p = unit.shape[1]
-    try:  # eigenvalues above 1e-10 exclude dependence, and the Gram matrix shows this at a fraction of the cost
+    # eigenvalues above 1e-10 exclude dependence, and the Gram matrix shows this at a fraction of
+    # the cost
+    try:
         np.linalg.cholesky(unit.T @ unit - 1e-10 * np.eye(p))
         return None
     except np.linalg.LinAlgError:
@@ -359,7 +399,9 @@ def _combination(unit: Floats) -> tuple[int, list[int]] | None:
 
 
 def _proportional(unit: Floats) -> tuple[int, list[int]] | None:
-    """Two proportional columns of a wide matrix, found as neighbours along one fixed direction; None without any."""
+    """Two proportional columns of a wide matrix, found as neighbours along one fixed direction;
+    None without any.
+    """
     n = unit.shape[0]
     score = np.abs(np.cos(np.arange(1, n + 1) ** 2) @ unit)
     order = np.argsort(score)
@@ -376,7 +418,9 @@ def _short(X: Floats) -> Floats:
 
 
 def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
-    """Minimise f over u = log d from the isotropic guess; steps clipped to 2, halved while f would rise."""
+    """Minimise f over u = log d from the isotropic guess; steps clipped to 2, halved while f would
+    rise.
+    """
     u: Floats = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n_rows + 1.0)))
     value, gradient, solve = _system(X, u, alpha)
     for _ in range(MAX_NEWTON_STEPS + 1):
@@ -392,8 +436,9 @@ def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
         value, gradient, solve = trial
     worst = np.argsort(u)[:5].tolist()
     raise ValueError(
-        f"no penalty found in {MAX_NEWTON_STEPS} Newton steps (largest error {np.abs(gradient).max():.2g}): that of "
-        f"columns {worst} tends to zero, so they are nearly collinear. Remove or merge them, or ask for fewer columns."
+        f"no penalty found in {MAX_NEWTON_STEPS} Newton steps (largest error"
+        f" {np.abs(gradient).max():.2g}): that of columns {worst} tends to zero, so they are nearly"
+        " collinear. Remove or merge them, or ask for fewer columns."
     )
 
 

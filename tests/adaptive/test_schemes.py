@@ -1,4 +1,6 @@
-"""The sampling schemes of the adaptive model, against ridge regression and the lasso of scikit-learn."""
+"""The sampling schemes of the adaptive model, against ridge regression and the lasso of
+scikit-learn.
+"""
 
 from itertools import product
 
@@ -45,10 +47,17 @@ def test_spreads_are_ridge_regression_on_scaled_columns(seed):
         hat = Z.T @ np.linalg.solve(Z @ Z.T + 0.03 * unit * np.eye(n), Z)
         for fits in both:
             with case(n, p, type(fits)):
-                for coef, penalty in zip(fits.system(spread).coefficients(penalties * unit), penalties, strict=True):
-                    expected = Ridge(penalty * unit, fit_intercept=False).fit(Z, Y).coef_.T * np.sqrt(spread)[:, None]
+                for coef, penalty in zip(
+                    fits.system(spread).coefficients(penalties * unit), penalties, strict=True
+                ):
+                    expected = (
+                        Ridge(penalty * unit, fit_intercept=False).fit(Z, Y).coef_.T
+                        * np.sqrt(spread)[:, None]
+                    )
                     np.testing.assert_allclose(coef, expected, rtol=1e-5, atol=1e-6)
-                np.testing.assert_allclose(inclusion(fits, spread, 0.03), np.diagonal(hat), atol=1e-6)
+                np.testing.assert_allclose(
+                    inclusion(fits, spread, 0.03), np.diagonal(hat), atol=1e-6
+                )
 
 
 def test_the_lasso_is_that_of_scikit_learn(seed):
@@ -58,22 +67,38 @@ def test_the_lasso_is_that_of_scikit_learn(seed):
         top = np.linalg.norm(X.T @ Y, axis=1).max() / n
         for fits, i in product(both, (0, 2, -1)):
             path = fits.lasso(shares)
-            how = {"alpha": shares[len(path) - 1 if i < 0 else i] * top, "fit_intercept": False, "tol": 1e-10}
-            peer = (Lasso if q == 1 else MultiTaskLasso)(**how, max_iter=100_000).fit(X, Y[:, 0] if q == 1 else Y)
+            how = {
+                "alpha": shares[len(path) - 1 if i < 0 else i] * top,
+                "fit_intercept": False,
+                "tol": 1e-10,
+            }
+            peer = (Lasso if q == 1 else MultiTaskLasso)(**how, max_iter=100_000).fit(
+                X, Y[:, 0] if q == 1 else Y
+            )
             with case(n, p, q, i, type(fits)):
                 assert 3 <= len(path) <= len(shares) and path.shape[1:] == (p, q)
-                np.testing.assert_allclose(path[i], peer.coef_.reshape(q, p).T, atol=0.01 * np.abs(path).max())
+                np.testing.assert_allclose(
+                    path[i], peer.coef_.reshape(q, p).T, atol=0.01 * np.abs(path).max()
+                )
 
 
 @pytest.mark.parametrize("centred", [True, False])
 def test_some_of_the_rows_are_about_their_own_means(centred, seed):
     rng = np.random.default_rng(seed)
-    X, Y, w, rows = rng.standard_normal((20, 50)), rng.standard_normal((20, 2)), rng.random(20) + 0.1, np.arange(3, 17)
+    X, Y, w, rows = (
+        rng.standard_normal((20, 50)),
+        rng.standard_normal((20, 2)),
+        rng.random(20) + 0.1,
+        np.arange(3, 17),
+    )
 
     def signal(rows):
         root, x, y = np.sqrt(w[rows])[:, None], X[rows], Y[rows]
         if centred:
-            x, y = x - np.average(x, axis=0, weights=w[rows]), y - np.average(y, axis=0, weights=w[rows])
+            x, y = (
+                x - np.average(x, axis=0, weights=w[rows]),
+                y - np.average(y, axis=0, weights=w[rows]),
+            )
         return RowFits(np.asfortranarray(root * x), root * y, root[:, 0], centred)
 
     part, alone = signal(np.arange(20)).take(rows, 1e-5), signal(rows)
@@ -84,10 +109,16 @@ def test_some_of_the_rows_are_about_their_own_means(centred, seed):
 
 
 def test_the_lasso_is_its_own_next_step(seed):
-    """With spreads |b_j| of the lasso's coefficients and its penalty, penalised least squares gives them again."""
+    """With spreads |b_j| of the lasso's coefficients and its penalty, penalised least squares gives
+    them again.
+    """
     X, Y, both = standardised(seed, 80, 30, q=2)
     top = np.linalg.norm(X.T @ Y, axis=1).max() / 80
-    b = MultiTaskLasso(0.1 * top, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(X, Y).coef_.T
+    b = (
+        MultiTaskLasso(0.1 * top, fit_intercept=False, tol=1e-12, max_iter=100_000)
+        .fit(X, Y)
+        .coef_.T
+    )
     length = np.linalg.norm(b, axis=1)
     for fits in both:
         spread = length / length.max()
@@ -102,17 +133,24 @@ def test_weights_of_least_error_are_those_of_a_general_optimiser(seed):
     S = root @ root.T
     found = combining.simplex_weights(root)
     free = minimize(
-        lambda w: w @ S @ w, np.full(5, 0.2), jac=lambda w: 2 * S @ w, bounds=[(0, 1)] * 5, method="SLSQP",
-        constraints={"type": "eq", "fun": lambda w: w.sum() - 1}, options={"ftol": 1e-14, "maxiter": 500},
-    )  # fmt: skip
+        lambda w: w @ S @ w,
+        np.full(5, 0.2),
+        jac=lambda w: 2 * S @ w,
+        bounds=[(0, 1)] * 5,
+        method="SLSQP",
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
     assert found.min() >= 0 and found.sum() == pytest.approx(1)
     assert found @ S @ found <= free.fun * (1 + 1e-4)
 
 
 def test_the_error_of_uniform_members_is_never_extrapolated_to_nothing():
-    """One row far out makes single members so wild that the error of infinitely many came out below zero.
+    """One row far out makes single members so wild that the error of infinitely many came out below
+    zero.
 
-    Uniform members then had all the weight, an estimated error of exactly zero and normal intervals of width zero.
+    Uniform members then had all the weight, an estimated error of exactly zero and normal intervals
+    of width zero.
     """
     for n, seed in ((200, 15), (200, 28), (60, 17)):
         rng = np.random.default_rng(seed)

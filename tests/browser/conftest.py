@@ -1,7 +1,8 @@
 """One browser for all tests of pages, and what finds barriers in them.
 
-The rules of accessibility are those of axe-core (Deque, MPL-2.0), which is not part of this package: OLSEN_AXE names
-its axe.min.js, or npm installs it into a temporary folder; where neither is to be had these tests are skipped.
+The rules of accessibility are those of axe-core (Deque, MPL-2.0), which is not part of this
+package: OLSEN_AXE names its axe.min.js, or npm installs it into a temporary folder; where neither
+is to be had these tests are skipped.
 """
 
 import os
@@ -12,15 +13,24 @@ from pathlib import Path
 import pytest
 
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         pytest.fail("no Chromium here; `make test-browser` installs one")
     with playwright.sync_playwright() as session:
@@ -41,7 +51,10 @@ def axe_source(tmp_path_factory):
     command = [npm, "install", "--prefix", folder, "axe-core@4"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"npm could not install axe-core, set OLSEN_AXE to its axe.min.js: {done.stderr.strip()[-200:]}")
+        pytest.skip(
+            "npm could not install axe-core, set OLSEN_AXE to its axe.min.js:"
+            f" {done.stderr.strip()[-200:]}"
+        )
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
@@ -53,6 +66,8 @@ def axe(axe_source):
         page.evaluate(axe_source)
         found = page.evaluate("axe.run()")
         assert len(found["passes"]) > 15
-        assert {v["id"]: [node["html"] for node in v["nodes"]][:3] for v in found["violations"]} == {}
+        assert {
+            v["id"]: [node["html"] for node in v["nodes"]][:3] for v in found["violations"]
+        } == {}
 
     return check

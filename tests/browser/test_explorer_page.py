@@ -1,4 +1,6 @@
-"""The explorer in a real browser: curves of theory, links that come back, nothing fetched, usable by everyone."""
+"""The explorer in a real browser: curves of theory, links that come back, nothing fetched, usable
+by everyone.
+"""
 
 import itertools
 import json
@@ -23,7 +25,9 @@ def address(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, address):
-    """Open the page with these settings; whatever the browser complains about or asks for fails the test."""
+    """Open the page with these settings; whatever the browser complains about or asks for fails the
+    test.
+    """
     complaints, contexts = [], []
 
     def open_page(settings="", *, width=1200, **options):
@@ -32,7 +36,12 @@ def opened(browser, address):
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(("file:", "data:")) or complaints.append(request.url))
+        page.on(
+            "request",
+            lambda request: (
+                request.url.startswith(("file:", "data:")) or complaints.append(request.url)
+            ),
+        )
         page.goto(f"{address}#{settings}")
         return page
 
@@ -48,9 +57,13 @@ def value_of(page, name):
 
 
 def move(page, slider, position):
-    """Move a slider as a hand does, by an event of the browser; its value, as the field beside it says."""
+    """Move a slider as a hand does, by an event of the browser; its value, as the field beside it
+    says.
+    """
     page.locator(f"#{slider}").evaluate(
-        "(range, to) => { range.value = to; range.dispatchEvent(new Event('input', {bubbles: true})); }", position
+        "(range, to) => { range.value = to; range.dispatchEvent(new Event('input', {bubbles:"
+        " true})); }",
+        position,
     )
     text = page.locator(f"#{slider}-field").input_value()
     return np.inf if text == "∞" else float(text)
@@ -63,11 +76,14 @@ def curve_of(page, style, chart="risk-chart"):
     low, high, bottom, top = (float(host.get_attribute(f"data-{name}")) for name in ends)
     x0, y0, x1, y1 = map(float, host.get_attribute("data-box").split())
     path = page.locator(f"#{chart} path.line.{style}").get_attribute("d")
-    x, y = np.transpose([tuple(map(float, pair)) for pair in re.findall(r"[ML](\S+) ([-\d.]+)", path)])
+    x, y = np.transpose(
+        [tuple(map(float, pair)) for pair in re.findall(r"[ML](\S+) ([-\d.]+)", path)]
+    )
     return low + (x - x0) / (x1 - x0) * (high - low), bottom + (y1 - y) / (y1 - y0) * (top - bottom)
 
 
-# ---- values --------------------------------------------------------------------------------------------------------
+# ---- values
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_sliders_move_the_values_to_those_of_theory(opened):
@@ -76,13 +92,17 @@ def test_sliders_move_the_values_to_those_of_theory(opened):
     names = ("gamma", "sigma", "alpha", "eta", "k", "mu", "alpha", "k")
     for name, position in zip(names, (150, 120, 40, 90, 3, 130, 170, 23), strict=True):
         letters[name] = move(page, name, position)
-        alpha, gamma, sigma, eta, k, mu = (letters[one] for one in ("alpha", "gamma", "sigma", "eta", "k", "mu"))
+        alpha, gamma, sigma, eta, k, mu = (
+            letters[one] for one in ("alpha", "gamma", "sigma", "eta", "k", "mu")
+        )
         expected = theory.limiting_risk(alpha, gamma, sigma, k=k, eta=eta, mu=mu)
         assert value_of(page, "risk-value") == pytest.approx(expected, rel=1e-6), letters
         variance = mu**2 * theory.limiting_variance(alpha, gamma, sigma, k=k, eta=eta)
         assert value_of(page, "variance-value") == pytest.approx(variance, rel=1e-6)
         assert value_of(page, "bias-value") == pytest.approx(expected - variance, rel=1e-6)
-        assert value_of(page, "ridge-value") == pytest.approx(theory.optimal_ridge_risk(gamma, sigma), rel=1e-6)
+        assert value_of(page, "ridge-value") == pytest.approx(
+            theory.optimal_ridge_risk(gamma, sigma), rel=1e-6
+        )
 
 
 def test_drawn_curves_and_the_table_are_those_of_theory(opened):
@@ -96,7 +116,9 @@ def test_drawn_curves_and_the_table_are_those_of_theory(opened):
     np.testing.assert_allclose(found, expected, rtol=0, atol=pixel / 10)
     page.locator("#risk-numbers summary").click()
     rows = page.locator("#risk-numbers tbody tr").all()
-    values = [[cell.get_attribute("data-value") for cell in row.locator("th, td").all()] for row in rows]
+    values = [
+        [cell.get_attribute("data-value") for cell in row.locator("th, td").all()] for row in rows
+    ]
     table = np.array(values, dtype=float)
     expected = theory.limiting_risk(table[:, 0], 2.0, 0.5, k=20, eta=0.9)
     np.testing.assert_allclose(table[:, 1], expected, rtol=1e-6)
@@ -105,7 +127,9 @@ def test_drawn_curves_and_the_table_are_those_of_theory(opened):
 
 @pytest.mark.parametrize("design", ["independent", "balanced"])
 def test_given_sizes_follow_the_exact_formula(opened, design):
-    page = opened(f"tab=risk&gamma=0.8&sigma=1&alpha=0.3333&eta=1&k=12&mu=1&size=finite&n=60&design={design}")
+    page = opened(
+        f"tab=risk&gamma=0.8&sigma=1&alpha=0.3333&eta=1&k=12&mu=1&size=finite&n=60&design={design}"
+    )
     expected = theory.expected_risk(60, 48, 16, 1.0, k=12, design=design)
     assert value_of(page, "risk-value") == pytest.approx(expected, rel=1e-6)
     best = page.locator("#best-value")
@@ -130,16 +154,25 @@ def test_curves_over_the_number_of_members(opened):
     for key, k in (("Home", 1), ("ArrowRight", 2), ("End", 1000)):
         page.keyboard.press(key)
         assert host.get_attribute("aria-valuetext") == f"k = {k}"
-        assert value_of(page, "risk-value") == pytest.approx(theory.limiting_risk(0.48, 1.0, 0.7, k=k), rel=1e-6)
+        assert value_of(page, "risk-value") == pytest.approx(
+            theory.limiting_risk(0.48, 1.0, 0.7, k=k), rel=1e-6
+        )
 
 
 def test_numbers_can_be_typed(opened):
     page = opened("tab=risk")
-    typing = (("gamma", "1.2345", 1.2345), ("k", "inf", np.inf), ("sigma", "99", 3.0), ("alpha", "much", 0.3))
+    typing = (
+        ("gamma", "1.2345", 1.2345),
+        ("k", "inf", np.inf),
+        ("sigma", "99", 3.0),
+        ("alpha", "much", 0.3),
+    )
     for name, typed, value in typing:
         page.locator(f"#{name}-field").fill(typed)
         page.keyboard.press("Enter")
-        assert page.locator(f"#{name}").get_attribute("aria-valuetext") == ("∞" if value == np.inf else f"{value:g}")
+        assert page.locator(f"#{name}").get_attribute("aria-valuetext") == (
+            "∞" if value == np.inf else f"{value:g}"
+        )
         page.keyboard.press("Tab")
     expected = theory.limiting_risk(0.3, 1.2345, 3.0)
     assert value_of(page, "risk-value") == pytest.approx(expected, rel=1e-6)
@@ -148,11 +181,15 @@ def test_numbers_can_be_typed(opened):
 def test_buttons_find_the_best(opened):
     page = opened("tab=risk&gamma=1.5&sigma=0.6&alpha=0.9&k=inf")
     page.locator("#best-alpha").click()
-    assert value_of(page, "risk-value") == pytest.approx(theory.optimal_ridge_risk(1.5, 0.6), rel=1e-6), "that of ridge"
+    assert value_of(page, "risk-value") == pytest.approx(
+        theory.optimal_ridge_risk(1.5, 0.6), rel=1e-6
+    ), "that of ridge"
     move(page, "alpha", 20)
     page.locator("#best-mu").click()
     alpha = float(page.locator("#alpha-field").input_value())
-    assert value_of(page, "risk-value") == pytest.approx(theory.optimally_scaled_risk(alpha, 1.5, 0.6), rel=1e-6)
+    assert value_of(page, "risk-value") == pytest.approx(
+        theory.optimally_scaled_risk(alpha, 1.5, 0.6), rel=1e-6
+    )
 
 
 def test_every_suggestion_shows_what_it_says(opened):
@@ -162,7 +199,9 @@ def test_every_suggestion_shows_what_it_says(opened):
         button.click()
         risks[button.inner_text()] = value_of(page, "risk-value")
     assert len(risks) == 6
-    assert risks["Ridge without a penalty"] == pytest.approx(theory.optimal_ridge_risk(1.0, 0.7), rel=1e-6)
+    assert risks["Ridge without a penalty"] == pytest.approx(
+        theory.optimal_ridge_risk(1.0, 0.7), rel=1e-6
+    )
     large = theory.limiting_risk(0.48, 1.0, 0.7)
     assert 1.08 < risks["How many are many?"] / large < 1.12, "about 10 %"
     assert theory.limiting_risk(0.48, 1.0, 0.7, k=200) / large == pytest.approx(1.01, abs=0.002)
@@ -170,7 +209,8 @@ def test_every_suggestion_shows_what_it_says(opened):
     assert risks["Members that avoid each other"] == pytest.approx(balanced, rel=1e-6)
 
 
-# ---- reading off ---------------------------------------------------------------------------------------------------
+# ---- reading off
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_pointer_and_keyboard_read_values_off(opened):
@@ -180,9 +220,13 @@ def test_pointer_and_keyboard_read_values_off(opened):
     page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 100)
     alpha = float(re.search(r"[\d.]+", page.locator("#risk-where").inner_text())[0])
     assert 0.6 < alpha < 0.8
-    assert value_of(page, "risk-value") == pytest.approx(theory.limiting_risk(alpha, 1.0, 0.7, k=20), rel=1e-2)
+    assert value_of(page, "risk-value") == pytest.approx(
+        theory.limiting_risk(alpha, 1.0, 0.7, k=20), rel=1e-2
+    )
     page.mouse.move(5, 5)
-    assert page.locator("#risk-where").inner_text() == "\N{GREEK SMALL LETTER ALPHA} = 0.300", "back again"
+    assert page.locator("#risk-where").inner_text() == "\N{GREEK SMALL LETTER ALPHA} = 0.300", (
+        "back again"
+    )
     host.focus()
     page.keyboard.press("Home")
     assert value_of(page, "risk-value") == 1.0, "no columns: nothing is predicted"
@@ -191,7 +235,9 @@ def test_pointer_and_keyboard_read_values_off(opened):
     risk = value_of(page, "risk-value")
     assert risk == pytest.approx(theory.limiting_risk(0.25, 1.0, 0.7, k=20), rel=1e-6)
     page.wait_for_timeout(600)
-    assert said.get_attribute("aria-live") == "polite" and f"risk {risk:.3f}" in said.inner_text(timeout=1000)
+    assert said.get_attribute("aria-live") == "polite" and f"risk {risk:.3f}" in said.inner_text(
+        timeout=1000
+    )
     page.keyboard.press("Enter")
     assert page.locator("#alpha-field").input_value() == "0.25", "Enter takes what was read off"
     page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + 100)
@@ -202,19 +248,32 @@ def test_tabs_by_keyboard(opened):
     page = opened()
     page.locator("#tab-risk").focus()
     names = ("subsets", "data", "risk", "data", "risk")
-    for key, name in zip(("ArrowRight", "ArrowRight", "ArrowRight", "End", "Home"), names, strict=True):
+    for key, name in zip(
+        ("ArrowRight", "ArrowRight", "ArrowRight", "End", "Home"), names, strict=True
+    ):
         page.keyboard.press(key)
         assert page.locator(f"#tab-{name}").get_attribute("aria-selected") == "true"
-        assert page.locator(f"#{name}").is_visible() and page.locator("[role=tabpanel]:visible").count() == 1
+        assert (
+            page.locator(f"#{name}").is_visible()
+            and page.locator("[role=tabpanel]:visible").count() == 1
+        )
         assert page.evaluate("document.activeElement.id") == f"tab-{name}"
 
 
-# ---- links ---------------------------------------------------------------------------------------------------------
+# ---- links
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_links_bring_the_page_back_as_it_was(opened):
     page = opened()
-    for name, position in (("gamma", 77), ("sigma", 33), ("alpha", 55), ("eta", 99), ("k", 23), ("mu", 88)):
+    for name, position in (
+        ("gamma", 77),
+        ("sigma", 33),
+        ("alpha", 55),
+        ("eta", 99),
+        ("k", 23),
+        ("mu", 88),
+    ):
         move(page, name, position)
     page.locator("input[name=size][value=finite]").check()
     page.locator("input[name=design][value=balanced]").check()
@@ -231,15 +290,20 @@ def test_links_bring_the_page_back_as_it_was(opened):
 
 def test_a_link_that_is_pasted_is_followed_and_remembered_by_each_tab(opened):
     page = opened("tab=subsets&m=5&tau=30&sigma=0.5&design=balanced&seed=42")
-    assert page.locator("#seed").inner_text() == "42" and page.locator("#m-field").input_value() == "5"
+    assert (
+        page.locator("#seed").inner_text() == "42" and page.locator("#m-field").input_value() == "5"
+    )
     page.evaluate("location.hash = '#tab=data&m=20&k=4'")
     page.locator("#data").wait_for(state="visible")
     assert page.locator("#size-of-members-field").input_value() == "20"
     page.locator("#tab-subsets").click()
-    assert page.locator("#seed").inner_text() == "42" and "seed=42" in page.evaluate("location.hash")
+    assert page.locator("#seed").inner_text() == "42" and "seed=42" in page.evaluate(
+        "location.hash"
+    )
 
 
-# ---- members -------------------------------------------------------------------------------------------------------
+# ---- members
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("m", "design"), [(10, "independent"), (10, "balanced"), (14, "balanced")])
@@ -255,21 +319,37 @@ def test_the_live_simulation_agrees_with_theory(opened, m, design):
         expected = theory.expected_risk(30, 20, m, 1.0, k=k, design=design)
         assert value_of(page, "theory-risk") == pytest.approx(expected, rel=1e-6)
         error = float(page.locator("#mean-risk").get_attribute("data-error"))
-        assert 0 < error < 0.1 and abs(value_of(page, "mean-risk") - expected) < 4 * error, (k, error)
+        assert 0 < error < 0.1 and abs(value_of(page, "mean-risk") - expected) < 4 * error, (
+            k,
+            error,
+        )
 
 
 def test_members_are_drawn_one_by_one_and_played(opened):
-    page = opened("tab=subsets&m=6&tau=20&sigma=1&design=independent&seed=3", reduced_motion="reduce")
+    page = opened(
+        "tab=subsets&m=6&tau=20&sigma=1&design=independent&seed=3", reduced_motion="reduce"
+    )
     figure, risks = page.locator("#subsets-figure"), []
     for number in (1, 2, 3):
         page.locator("#draw-one").click()
-        assert page.locator("#member-words").inner_text().startswith(f"Member {number}: 6 columns, 20 rows.")
-        columns = [int(j) for j in re.search(r"columns ([\d, ]+)", figure.get_attribute("aria-label"))[1].split(", ")]
+        assert (
+            page.locator("#member-words")
+            .inner_text()
+            .startswith(f"Member {number}: 6 columns, 20 rows.")
+        )
+        columns = [
+            int(j)
+            for j in re.search(r"columns ([\d, ]+)", figure.get_attribute("aria-label"))[1].split(
+                ", "
+            )
+        ]
         assert len(columns) == 6 and page.locator("#subsets-figure .strips .now").count() == 6
         assert page.locator("#subsets-figure .cells rect:not(.out)").count() == 20 * 6 + 20
         risks.append(value_of(page, "now-risk"))
     page.locator("#play").click()
-    assert page.locator("#member-words").inner_text().startswith("Member 60:"), "at once, where motion is not wanted"
+    assert page.locator("#member-words").inner_text().startswith("Member 60:"), (
+        "at once, where motion is not wanted"
+    )
     assert page.locator("#play").inner_text() == "Play" and page.locator("#draw-one").is_disabled()
     last = value_of(page, "now-risk")
     page.locator("#again").click()
@@ -294,7 +374,8 @@ def test_play_can_be_paused(opened):
     assert page.locator("#member-words").inner_text() == words
 
 
-# ---- data ----------------------------------------------------------------------------------------------------------
+# ---- data
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_sizes_and_members_change_all_charts(opened):
@@ -313,30 +394,42 @@ def test_sizes_and_members_change_all_charts(opened):
     page.locator("#profile-chart").focus()
     page.keyboard.press("Home")
     effect = fit["effect"][0] * fit["scale"]
-    text = page.locator("#profile-chart").get_attribute("aria-valuetext").replace("\N{MINUS SIGN}", "-")
-    assert text.startswith("1100 nm: ") and float(text.split()[-1]) == pytest.approx(effect, rel=0.02, abs=0.5)
+    text = (
+        page.locator("#profile-chart")
+        .get_attribute("aria-valuetext")
+        .replace("\N{MINUS SIGN}", "-")
+    )
+    assert text.startswith("1100 nm: ") and float(text.split()[-1]) == pytest.approx(
+        effect, rel=0.02, abs=0.5
+    )
 
 
 def _soil():
     return json.loads(Path(explorer.__file__).with_name("soil.json").read_text(encoding="utf-8"))
 
 
-# ---- for everyone --------------------------------------------------------------------------------------------------
+# ---- for everyone
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", [375, 1200])
 @pytest.mark.parametrize("tab", TABS)
 def test_nothing_sticks_out_and_every_chart_is_seen(opened, tab, width, scheme):
-    page = opened(f"tab={tab}&gamma=2&k=20", width=width, color_scheme=scheme)  # with a peak in the middle
+    page = opened(
+        f"tab={tab}&gamma=2&k=20", width=width, color_scheme=scheme
+    )  # with a peak in the middle
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     for chart in page.locator(f"#{tab} .chart, #{tab} #subsets-figure").all():
         box = chart.bounding_box()
         assert box["width"] > 300 and box["height"] > 200
-    outside = page.evaluate("""tab => [...document.querySelectorAll(`#${tab} svg text`)].filter(text => {
+    outside = page.evaluate(
+        """tab => [...document.querySelectorAll(`#${tab} svg text`)].filter(text => {
         const inner = text.getBoundingClientRect();
         return inner.width > 0 && (inner.left < -0.5 || inner.right > innerWidth + 0.5);
-    }).map(text => text.textContent)""", tab)  # fmt: skip
+    }).map(text => text.textContent)""",
+        tab,
+    )
     assert outside == []
 
 
@@ -375,7 +468,9 @@ def test_without_scripts_the_page_says_so(browser, address):
 
 @pytest.mark.parametrize("size", ["limit", "finite"])
 def test_a_slider_is_followed_within_a_frame(opened, size, capsys):
-    """From the event to the new picture's layout; printed, and bounded far above what a quiet machine needs."""
+    """From the event to the new picture's layout; printed, and bounded far above what a quiet
+    machine needs.
+    """
     page = opened(f"tab=risk&size={size}&n=200&design=balanced&eta=0.8")
     page.locator("#risk-numbers summary").click()
     times = page.evaluate("""() => {
@@ -391,5 +486,8 @@ def test_a_slider_is_followed_within_a_frame(opened, size, capsys):
         return times;
     }""")
     with capsys.disabled():
-        print(f"\nslider, {size}: median {np.median(times):.1f} ms, 95 % below {np.quantile(times, 0.95):.1f} ms")
+        print(
+            f"\nslider, {size}: median {np.median(times):.1f} ms, 95 % below"
+            f" {np.quantile(times, 0.95):.1f} ms"
+        )
     assert len(times) == 200 and np.median(times) < 100

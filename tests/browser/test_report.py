@@ -10,7 +10,9 @@ pytestmark = pytest.mark.browser
 
 def page_of(browser, path, scheme="light", width=1200, bypass=False):
     """The page at a path, with what the browser complained about and what it asked the network for."""
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=bypass)
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=bypass
+    )
     page = context.new_page()
     complaints, requests = [], []
     page.on("console", lambda message: complaints.append(message.text))
@@ -24,19 +26,36 @@ def write_table(path, long_names=False):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 4))
     y = X @ [1.0, -1.0, 0.5, 0.3] + 0.2 * rng.standard_normal(len(X))
-    places = ["<b>north</b>", "south & <i>east</i>"] * (len(X) // 2)  # what a careless page would show as markup
-    rows = [",".join([*map(str, row), place, str(t)]) for row, place, t in zip(X, places, y, strict=True)]
+    places = ["<b>north</b>", "south & <i>east</i>"] * (
+        len(X) // 2
+    )  # what a careless page would show as markup
+    rows = [
+        ",".join([*map(str, row), place, str(t)])
+        for row, place, t in zip(X, places, y, strict=True)
+    ]
     names = ["W" * 200, "\u6e29\u5ea6" * 40, "g_" * 90] if long_names else ["a", "b", "c"]
     path.write_text("\n".join([",".join([*names, "<i>d</i>,place,y"]), *rows]), encoding="utf-8")
     return path
 
 
-@pytest.fixture(scope="module", params=["text and numbers", "long names", "few rows", "embedded", "ensemble"])
+@pytest.fixture(
+    scope="module", params=["text and numbers", "long names", "few rows", "embedded", "ensemble"]
+)
 def report(request, tmp_path_factory):
-    """The page of a fit, named after its model: weights of schemes, or a curve of errors over sizes."""
+    """The page of a fit, named after its model: weights of schemes, or a curve of errors over
+    sizes.
+    """
     kind = "ensemble" if request.param == "ensemble" else "adaptive"
     folder = tmp_path_factory.mktemp("report")
-    arguments = ["fit", "--members", "20", "--model", kind, "--report", str(folder / f"{kind}.html")]
+    arguments = [
+        "fit",
+        "--members",
+        "20",
+        "--model",
+        kind,
+        "--report",
+        str(folder / f"{kind}.html"),
+    ]
     if request.param != "embedded":
         table = write_table(folder / "data.csv", request.param == "long names")
         if request.param == "few rows":
@@ -63,7 +82,9 @@ def test_the_report_opens_without_a_word_and_without_the_network(browser, report
     assert page.locator("#errors tbody tr").count() == errors, "other models only by --compare"
     assert page.locator("figure#predicted circle").count() >= 15
     assert page.locator("pre").inner_text().startswith("olsen ")
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "nothing sticks out at the side"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (
+        "nothing sticks out at the side"
+    )
     assert page.locator("i, b").count() == 0, "names from the table stay text"
     page.context.close()
 
@@ -98,9 +119,15 @@ def test_bars_end_where_the_axis_says(browser, report):
 
 def test_columns_are_found_by_parts_of_their_names(browser, report):
     page, complaints, _ = page_of(browser, report)
-    rows, box, said = page.locator("#columns tbody tr:visible"), page.locator("#search"), page.locator("#found")
+    rows, box, said = (
+        page.locator("#columns tbody tr:visible"),
+        page.locator("#search"),
+        page.locator("#found"),
+    )
     everything = page.locator("#columns tbody tr").count()
-    assert rows.count() == min(20, everything) and said.inner_text().endswith(f"of {everything} shown")
+    assert rows.count() == min(20, everything) and said.inner_text().endswith(
+        f"of {everything} shown"
+    )
     wanted = page.locator("#columns tbody tr").last.get_attribute("data-name")
     box.fill(wanted.upper())
     assert rows.count() >= 1 and wanted in [row.get_attribute("data-name") for row in rows.all()]
@@ -115,7 +142,11 @@ def test_without_scripts_all_columns_are_there(browser, report):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(report.as_uri())
-    assert page.locator("#columns tbody tr:visible").count() == page.locator("#columns tbody tr").count() > 3
+    assert (
+        page.locator("#columns tbody tr:visible").count()
+        == page.locator("#columns tbody tr").count()
+        > 3
+    )
     assert not page.locator("#search").is_visible()
     context.close()
 
@@ -132,7 +163,12 @@ def test_spectra_have_a_profile(browser, report):
 def test_axe_finds_no_violation(browser, report, axe, tmp_path, scheme, width):
     compared = tmp_path / "compared.html"
     table = write_table(tmp_path / "data.csv")
-    assert cli.main(["compare", str(table), "--target", "y", "--folds", "2", "--report", str(compared)]) == 0
+    assert (
+        cli.main(
+            ["compare", str(table), "--target", "y", "--folds", "2", "--report", str(compared)]
+        )
+        == 0
+    )
     for path in (report, compared):
         page, _, _ = page_of(browser, path, scheme, width, bypass=True)
         axe(page)
@@ -147,7 +183,10 @@ def test_the_page_of_a_comparison(browser, tmp_path, scheme, width):
     assert cli.main([*arguments, "--report", str(tmp_path / "page.html")]) == 0
     page, complaints, requests = page_of(browser, tmp_path / "page.html", scheme, width)
     assert complaints == [] and requests == []
-    assert page.locator("#models tbody tr").count() == 7 and page.locator("#models tr.best").count() == 1
+    assert (
+        page.locator("#models tbody tr").count() == 7
+        and page.locator("#models tr.best").count() == 1
+    )
     assert page.locator("figure#plot circle").count() == 7
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.context.close()

@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 
 from loops import case
-from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__, cli, load, theory
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    __version__,
+    cli,
+    load,
+    theory,
+)
 from olsen._execution import files
 
 pa = pytest.importorskip("pyarrow")
@@ -36,16 +43,27 @@ def numbers(n=60, p=5, seed=0):
 
 
 def rows(n=120):
-    """Every kind of column: names of rows, numbers, categories, thousands, days, groups, weights and the target."""
+    """Every kind of column: names of rows, numbers, categories, thousands, days, groups, weights
+    and the target.
+    """
     rng = np.random.default_rng(0)
     size, day = rng.integers(0, 3, n), rng.integers(1, 29, n)
     a, b = rng.standard_normal(n), rng.standard_normal(n)
     y = a + 2 * size + 0.1 * day + 0.3 * rng.standard_normal(n)
     return [
-        {"row": f"r{i:03d}", "a": a[i], "b": b[i], "size": "SML"[size[i]], "share": f"{1000 * b[i]:,.2f}",
-         "day": f"2024-03-{day[i]:02d}", "team": f"t{i % 8}", "w": i % 3, "y": y[i]}
+        {
+            "row": f"r{i:03d}",
+            "a": a[i],
+            "b": b[i],
+            "size": "SML"[size[i]],
+            "share": f"{1000 * b[i]:,.2f}",
+            "day": f"2024-03-{day[i]:02d}",
+            "team": f"t{i % 8}",
+            "w": i % 3,
+            "y": y[i],
+        }
         for i in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def write(path, table, *names):
@@ -72,7 +90,8 @@ def csv_file(tmp_path_factory):
     places = np.resize(["north", "south", "east"], len(y))
     lines = ["a,b,c,d,e,region,yield"]
     lines += [
-        ",".join([*(f"{v:.6f}" for v in row), place, f"{t:.6f}"]) for row, place, t in zip(X, places, y, strict=True)
+        ",".join([*(f"{v:.6f}" for v in row), place, f"{t:.6f}"])
+        for row, place, t in zip(X, places, y, strict=True)
     ]
     path = tmp_path_factory.mktemp("data") / "harvest.csv"
     path.write_text("\n".join(lines) + "\n")
@@ -82,7 +101,10 @@ def csv_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model_file(csv_file):
     path = csv_file.with_suffix(".skops")
-    assert cli.main(["fit", str(csv_file), "--target", "yield", "--members", "20", "--out", str(path)]) == 0
+    assert (
+        cli.main(["fit", str(csv_file), "--target", "yield", "--members", "20", "--out", str(path)])
+        == 0
+    )
     return path
 
 
@@ -99,7 +121,14 @@ def process(*arguments, **settings):
 def test_fit_prints_what_a_person_wants_to_know(olsen, csv_file):
     code, out, err = olsen("fit", csv_file, "--target", "yield", "--members", "20")
     assert (code, err) == (0, "")
-    for words in ("60 rows", "8 columns", "ensemble, 20 members", "k-fold cross-validation", "drawn", "'region'"):
+    for words in (
+        "60 rows",
+        "8 columns",
+        "ensemble, 20 members",
+        "k-fold cross-validation",
+        "drawn",
+        "'region'",
+    ):
         assert words in out
     assert "  region  " in out and "region_south" not in out, "a category as a whole"
     code, out, _ = olsen("fit", "--members", "10")
@@ -125,13 +154,17 @@ def test_fit_json_is_json_and_repeatable_from_csv_and_parquet(olsen, csv_file, t
 
 
 def test_the_two_models_are_those_of_the_two_classes(olsen, csv_file):
-    """The paper's ensemble has a curve over sizes, the adaptive one weights of schemes, by one name in Python."""
+    """The paper's ensemble has a curve over sizes, the adaptive one weights of schemes, by one name
+    in Python.
+    """
     fits = {
         "adaptive": AdaptiveOLSEnsembleRegressor(random_state=0),
         "ensemble": OLSEnsembleRegressorCV(random_state=0),
     }
     for kind, model in fits.items():
-        code, out, err = olsen("fit", csv_file, "--target", "yield", "--drop", "region", "--model", kind, "--json")
+        code, out, err = olsen(
+            "fit", csv_file, "--target", "yield", "--drop", "region", "--model", kind, "--json"
+        )
         assert (code, err) == (0, "")
         found = json.loads(out)
         rows = np.genfromtxt(csv_file, delimiter=",", names=True)
@@ -139,7 +172,9 @@ def test_the_two_models_are_those_of_the_two_classes(olsen, csv_file):
         np.testing.assert_allclose(found["columns"]["coefficient"], model.coef_, rtol=1e-9)
         assert found["model"]["kind"] == kind and found["model"]["criterion"] == model.criterion_
         if kind == "adaptive":
-            assert found["curve"] is None and found["model"]["schemes"] == pytest.approx(model.scheme_weights_)
+            assert found["curve"] is None and found["model"]["schemes"] == pytest.approx(
+                model.scheme_weights_
+            )
             assert found["model"]["selected"] == model.selected_.sum()
             results = model.cv_results_
             for column, values in (
@@ -148,10 +183,14 @@ def test_the_two_models_are_those_of_the_two_classes(olsen, csv_file):
             ):
                 assert [line[column] for line in found["choice"]] == values
         else:
-            assert found["choice"] is found["model"]["schemes"] is found["model"]["selected"] is None
+            assert (
+                found["choice"] is found["model"]["schemes"] is found["model"]["selected"] is None
+            )
             assert found["curve"]["size"] == model.cv_results_["param_max_features"].tolist()
             assert found["curve"]["chosen"] == model.max_features_
-            np.testing.assert_allclose(np.square(found["curve"]["rmse"]), -model.cv_results_["mean_test_score"])
+            np.testing.assert_allclose(
+                np.square(found["curve"]["rmse"]), -model.cv_results_["mean_test_score"]
+            )
     code, _, err = olsen("fit", csv_file, "--target", "yield", "--model", "ridge")
     assert code == 2 and "--model" in err
 
@@ -181,9 +220,15 @@ def test_wrong_arguments_are_bad_usage(olsen, csv_file, model_file, tmp_path):
             assert (code, out) == (2, "") and words in one_line(err)
 
 
-def test_outputs_that_cannot_be_written_fail_before_the_work(olsen, csv_file, tmp_path, monkeypatch):
-    """Permissions do not bind the superuser, so the system's answer is imitated where it would not come."""
-    monkeypatch.setattr("olsen.cli.table_models.fit", lambda *_, **__: pytest.fail("the fit ran first"))
+def test_outputs_that_cannot_be_written_fail_before_the_work(
+    olsen, csv_file, tmp_path, monkeypatch
+):
+    """Permissions do not bind the superuser, so the system's answer is imitated where it would not
+    come.
+    """
+    monkeypatch.setattr(
+        "olsen.cli.table_models.fit", lambda *_, **__: pytest.fail("the fit ran first")
+    )
     for target in ("/proc/model.skops", "/dev/null/model.skops"):
         code, _, err = olsen("fit", csv_file, "--target", "yield", "--out", target)
         assert code == 1 and one_line(err)
@@ -199,7 +244,20 @@ def test_outputs_that_cannot_be_written_fail_before_the_work(olsen, csv_file, tm
 
 # options about columns: a fit, its model file, and predictions from it
 
-OPTIONS = ["--target", "y", "--id", "row", "--dates", "day", "--ordinal", "size=S<M<L", "--drop", "team", "--drop", "w"]
+OPTIONS = [
+    "--target",
+    "y",
+    "--id",
+    "row",
+    "--dates",
+    "day",
+    "--ordinal",
+    "size=S<M<L",
+    "--drop",
+    "team",
+    "--drop",
+    "w",
+]
 
 
 def test_every_kind_of_column_survives_a_model_file(olsen, here):
@@ -218,8 +276,12 @@ def test_every_kind_of_column_survives_a_model_file(olsen, here):
     write("t.csv", table, "a", "b", "size", "day", "y")
     olsen("fit", "t.csv", "--target", "y", *OPTIONS[4:8], "--members", 60, "--out", "t.skops")
     olsen("fit", "p.csv", "--target", "y", "--members", 60, "--out", "p.skops")
-    first, second = (predictions(olsen("predict", f"{name}.skops", f"{name}.csv")[1]) for name in "tp")
-    np.testing.assert_allclose([float(r["y"]) for r in first], [float(r["y"]) for r in second], rtol=1e-6, atol=1e-8)
+    first, second = (
+        predictions(olsen("predict", f"{name}.skops", f"{name}.csv")[1]) for name in "tp"
+    )
+    np.testing.assert_allclose(
+        [float(r["y"]) for r in first], [float(r["y"]) for r in second], rtol=1e-6, atol=1e-8
+    )
 
 
 def test_gaps_are_dropped_or_filled_through_a_model_file(olsen, here):
@@ -228,7 +290,9 @@ def test_gaps_are_dropped_or_filled_through_a_model_file(olsen, here):
         table[i]["a"] = ""
     write("t.csv", table)
     fit = ("fit", "t.csv", *OPTIONS, "--members", 50, "--json")
-    assert json.loads(olsen(*fit, "--drop", "a")[1])["data"]["rows"] == 120, "a dropped column may have gaps"
+    assert json.loads(olsen(*fit, "--drop", "a")[1])["data"]["rows"] == 120, (
+        "a dropped column may have gaps"
+    )
     assert json.loads(olsen(*fit, "--missing", "drop")[1])["data"]["rows"] == 108
     code, out, _ = olsen(*fit, "--missing", "mean", "--out", "m.skops")
     assert code == 0 and json.loads(out)["data"]["columns"] == 6
@@ -245,8 +309,12 @@ def test_weights_and_groups_are_those_of_python(olsen, here):
     code, out, _ = olsen(*fit, "--drop", "team", "--weight", "w", "--out", "w.skops")
     X, y = np.array([[r["a"], r["b"]] for r in table]), np.array([r["y"] for r in table])
     weight = np.array([r["w"] for r in table], dtype=float)
-    model = AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0).fit(X, y, sample_weight=weight)
-    assert code == 0 and json.loads(out)["data"]["rows"] == 80 and "40 rows" in out, "rows of weight zero are left out"
+    model = AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0).fit(
+        X, y, sample_weight=weight
+    )
+    assert code == 0 and json.loads(out)["data"]["rows"] == 80 and "40 rows" in out, (
+        "rows of weight zero are left out"
+    )
     error = json.loads(out)["errors"][0]["rmse"]
     assert error**2 == pytest.approx(-model.best_score_, rel=1e-9)
     assert json.loads(out)["model"]["kind"] == "adaptive"
@@ -281,7 +349,9 @@ def test_unknown_categories_are_refused_or_none(olsen, here):
         code, out, err = olsen("predict", "m.skops", *command, "--unknown", "ignore")
         assert code == 0 and "note: 2 cells" in err and "'size' (2)" in one_line(err)
         found = [float(row["y"]) for row in predictions(out)]
-        assert len(found) == 120 and found[0] == pytest.approx(none, rel=1e-12), "no category, not the first of them"
+        assert len(found) == 120 and found[0] == pytest.approx(none, rel=1e-12), (
+            "no category, not the first of them"
+        )
 
 
 def test_notes_about_a_table_to_predict_are_shown_once_and_apart_from_the_predictions(olsen, here):
@@ -301,19 +371,42 @@ def test_notes_about_a_table_to_predict_are_shown_once_and_apart_from_the_predic
 
 
 def test_texts_that_spreadsheets_run_are_said_and_escaped_on_demand(olsen, here):
-    """Files are data for programs first: texts come back as they were, unless a spreadsheet is to open them."""
-    keys = ["=1+1", "+A1", "-2+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "-1.5", "-", "-1,250.5", "a=b", "-3e-05", ""]
+    """Files are data for programs first: texts come back as they were, unless a spreadsheet is to
+    open them.
+    """
+    keys = [
+        "=1+1",
+        "+A1",
+        "-2+cmd|' /C calc'!A0",
+        "@SUM(A1)",
+        "\t=1",
+        "-1.5",
+        "-",
+        "-1,250.5",
+        "a=b",
+        "-3e-05",
+        "",
+    ]
     table = [{"=key": key, "a": i, "-y": i % 3 - 2.5 * i} for i, key in enumerate(keys, 1)]
     write("t.csv", table)
-    assert olsen("fit", "t.csv", "--target=-y", "--id==key", "--members", "3", "--out", "m.skops")[0] == 0
+    assert (
+        olsen("fit", "t.csv", "--target=-y", "--id==key", "--members", "3", "--out", "m.skops")[0]
+        == 0
+    )
     command = ("predict", "m.skops", "t.csv", "--id==key")
     code, plain, err = olsen(*command)
     assert code == 0 and [row["=key"] for row in predictions(plain)] == keys
     assert "may run 7 strings" in one_line(err) and "--escape-formulas" in err
     code, escaped, err = olsen(*command, "--escape-formulas")
     assert code == 0 and err == "", "nothing is left to say"
-    assert [row["'=key"] for row in predictions(escaped)] == [*("'" + key for key in keys[:5]), *keys[5:]]
-    values = [[float(row[name]) for row in predictions(text)] for text, name in ((plain, "-y"), (escaped, "'-y"))]
+    assert [row["'=key"] for row in predictions(escaped)] == [
+        *("'" + key for key in keys[:5]),
+        *keys[5:],
+    ]
+    values = [
+        [float(row[name]) for row in predictions(text)]
+        for text, name in ((plain, "-y"), (escaped, "'-y"))
+    ]
     assert values[0] == values[1] and max(values[0]) < 0, "numbers stay numbers"
     assert olsen(*command, "--escape-formulas", "--out", "p.tsv")[0] == 0
     with open("p.tsv", newline="") as file:
@@ -328,7 +421,9 @@ def test_predictions_are_the_models(olsen, csv_file, model_file, tmp_path):
     assert code == 0 and text == "" and "60 predictions" in err
     rows = np.genfromtxt(out, delimiter=",", names=True)
     assert rows.dtype.names == ("yield", "lower", "upper")
-    observed = np.genfromtxt(csv_file, delimiter=",", names=True, dtype=None, encoding="utf-8")["yield"]
+    observed = np.genfromtxt(csv_file, delimiter=",", names=True, dtype=None, encoding="utf-8")[
+        "yield"
+    ]
     assert np.corrcoef(rows["yield"], observed)[0, 1] > 0.95
     assert ((rows["lower"] <= observed) & (observed <= rows["upper"])).mean() >= 0.8
     code, text, _ = olsen("predict", model_file, csv_file, "--json", "--interval", "0.9")
@@ -339,10 +434,16 @@ def test_predictions_are_the_models(olsen, csv_file, model_file, tmp_path):
     assert shown.startswith("yield\n")
     cells = [line.split(",") for line in csv_file.read_text().splitlines()]
     (tmp_path / "new.csv").write_text("\n".join(",".join(row[5::-1]) for row in cells))
-    assert olsen("predict", model_file, tmp_path / "new.csv")[1] == shown, "neither target nor order are needed"
+    assert olsen("predict", model_file, tmp_path / "new.csv")[1] == shown, (
+        "neither target nor order are needed"
+    )
     code, out, err = olsen("predict", model_file, csv_file, "--id", "a")
-    assert (code, err) == (0, "") and [r["a"] for r in predictions(out)] == [row[0] for row in cells[1:]]
-    assert [r["yield"] for r in predictions(out)] == shown.split()[1:], "a column of the model may name the rows"
+    assert (code, err) == (0, "") and [r["a"] for r in predictions(out)] == [
+        row[0] for row in cells[1:]
+    ]
+    assert [r["yield"] for r in predictions(out)] == shown.split()[1:], (
+        "a column of the model may name the rows"
+    )
 
 
 # risk and reproduce
@@ -359,8 +460,14 @@ def test_risk_is_the_theory(olsen):
     assert found["risk_at_n"] == pytest.approx(float(theory.expected_risk(100, 200, 40, 1.0, k=10)))
     assert found["p"] == 200 and isinstance(found["p"], int)
     assert "the best" in olsen(*given)[1]
-    assert json.loads(olsen(*given, "--alpha", "0.5", "--k", "10", "--json")[1])["risk"] == "Infinity"
-    for wrong, letter in ((("--alpha", "2"), "alpha"), (("--k", "0"), "k"), (("--eta", "2"), "eta")):
+    assert (
+        json.loads(olsen(*given, "--alpha", "0.5", "--k", "10", "--json")[1])["risk"] == "Infinity"
+    )
+    for wrong, letter in (
+        (("--alpha", "2"), "alpha"),
+        (("--k", "0"), "k"),
+        (("--eta", "2"), "eta"),
+    ):
         code, _, err = olsen(*given, *wrong)
         assert code == 2 and letter in one_line(err), wrong
     code, _, err = olsen("risk", "--gamma", "-1", "--sigma", "1")
@@ -370,7 +477,9 @@ def test_risk_is_the_theory(olsen):
 def test_reproduce_says_how_far_simulation_is_from_theory(olsen, tmp_path):
     code, out, _ = olsen("reproduce", "figure1", "figure5", "--scale", "quick", "--out", tmp_path)
     assert code == 0 and "SE from exact theory" in out and (tmp_path / "figure5.pdf").exists()
-    code, out, _ = olsen("reproduce", "figure1", "--scale", "quick", "--out", tmp_path / "again", "--json")
+    code, out, _ = olsen(
+        "reproduce", "figure1", "--scale", "quick", "--out", tmp_path / "again", "--json"
+    )
     assert json.loads(out)[0]["name"] == "figure1" and (tmp_path / "again" / "figure1.csv").exists()
 
 
@@ -381,7 +490,16 @@ def test_help_explains_every_option_on_a_small_screen(olsen, monkeypatch):
     from olsen.cli import commands
 
     monkeypatch.setenv("COLUMNS", "80")
-    for command in ("fit", "predict", "show", "compare", "risk", "explore", "reproduce", "--install-completion"):
+    for command in (
+        "fit",
+        "predict",
+        "show",
+        "compare",
+        "risk",
+        "explore",
+        "reproduce",
+        "--install-completion",
+    ):
         code, out, err = olsen(command, "--help")
         function = getattr(commands, command, None)
         names = [*signature(function).parameters] if function else ["shell"]
@@ -389,16 +507,25 @@ def test_help_explains_every_option_on_a_small_screen(olsen, monkeypatch):
             names += [field.name for field in fields(commands.TableOptions)]
             names.remove("table")
         with case(command, out):
-            assert (code, err) == (0, "") and "``" not in out and max(map(len, out.splitlines())) <= 80
+            assert (
+                (code, err) == (0, "") and "``" not in out and max(map(len, out.splitlines())) <= 80
+            )
             assert out.partition("Examples:")[2].count(f"olsen {command}") >= 2
             for name in names:
-                shown = name.upper() if f" {name.upper()}  " in out else f"--{name}".replace("_", "-")
+                shown = (
+                    name.upper() if f" {name.upper()}  " in out else f"--{name}".replace("_", "-")
+                )
                 assert re.search(rf"{shown}(?: [A-Z.|]+)? {{2,}}\S", out), name
     out = re.sub(r"[│\s]+", " ", olsen("fit", "--help")[1])  # a default may go on in the next line
-    assert all(f"[default: {default}]" in out for default in ("error", "all", "adaptive", "0", "-1"))
+    assert all(
+        f"[default: {default}]" in out for default in ("error", "all", "adaptive", "0", "-1")
+    )
     assert "default: False" not in out and "default: None" not in out and "default: ]" not in out
     out = olsen("--help")[1]
-    assert all(words in out for words in ("Exit codes:", "130 ", "--install-completion", "olsen fit wine.csv"))
+    assert all(
+        words in out
+        for words in ("Exit codes:", "130 ", "--install-completion", "olsen fit wine.csv")
+    )
     assert olsen("--version") == (0, f"{__version__}\n", "")
 
 
@@ -417,7 +544,9 @@ def test_completion_is_installed_and_what_was_there_stays(tmp_path):
     ask = ["bash", "-c", asked, "bash", script]
     commands = subprocess.run([*ask, "", "", "1"], capture_output=True, text=True).stdout.split()
     assert {"fit", "predict", "show", "compare", "risk", "reproduce"} <= set(commands)
-    options = subprocess.run([*ask, "fit", "--mi", "2"], capture_output=True, text=True).stdout.split()
+    options = subprocess.run(
+        [*ask, "fit", "--mi", "2"], capture_output=True, text=True
+    ).stdout.split()
     assert options == ["--missing"]
 
 
@@ -440,7 +569,9 @@ def test_long_names_and_single_columns(olsen, here):
     assert max(map(len, out.splitlines())) < 120
     code, out, err = olsen("fit", "t.csv", "--target", name[1:])
     assert (code, out) == (2, "") and "'nnn" in one_line(err) and len(err) < 400
-    (here / "t.csv").write_text(f"{name},y\n" + "".join(f"2024-01-{i:02d},{i}\n" for i in range(1, 29)))
+    (here / "t.csv").write_text(
+        f"{name},y\n" + "".join(f"2024-01-{i:02d},{i}\n" for i in range(1, 29))
+    )
     code, _, err = olsen("fit", "t.csv", "--target", "y")
     assert code == 1 and "--drop" in one_line(err) and "--drop 'n" not in err and len(err) < 400
 
@@ -472,15 +603,32 @@ def test_terminals_see_progress_and_pipes_do_not(olsen, here, monkeypatch):
     pq.write_table(table.append_column("k", pa.array(["u", "v"] * 30_000)), "t.parquet")
     time = r"\d:\d\d:\d\d|-:--:--"
     for arguments, words in (
-        (("fit", "s.csv", "--target", "y", "--out", "m.skops"), ["fitting 60 rows, 8 columns", time]),
-        (("predict", "m.skops", "t.csv", "--out", "p.csv"), ["reading t.csv", "predicting", "60,000 rows"]),
-        (("fit", "t.parquet", "--target", "y", "--out-of-core"), ["finding categories", "reading", "of 60,000 rows"]),
-        (("compare", "s.csv", "--target", "y", "--folds", "2"), ["comparing", r"of \d models", time]),
-        (("reproduce", "figure4", "--scale", "quick", "--out", "f"), ["figure4", r"\d+ of \d+ trials", time]),
+        (
+            ("fit", "s.csv", "--target", "y", "--out", "m.skops"),
+            ["fitting 60 rows, 8 columns", time],
+        ),
+        (
+            ("predict", "m.skops", "t.csv", "--out", "p.csv"),
+            ["reading t.csv", "predicting", "60,000 rows"],
+        ),
+        (
+            ("fit", "t.parquet", "--target", "y", "--out-of-core"),
+            ["finding categories", "reading", "of 60,000 rows"],
+        ),
+        (
+            ("compare", "s.csv", "--target", "y", "--folds", "2"),
+            ["comparing", r"of \d models", time],
+        ),
+        (
+            ("reproduce", "figure4", "--scale", "quick", "--out", "f"),
+            ["figure4", r"\d+ of \d+ trials", time],
+        ),
     ):
         code, _, err = olsen(*arguments)
         force = ["--force"] if "--out" in arguments else []
-        assert code == 0 and err == ("60000 predictions written to p.csv\n" if "p.csv" in arguments else "")
+        assert code == 0 and err == (
+            "60000 predictions written to p.csv\n" if "p.csv" in arguments else ""
+        )
         with monkeypatch.context() as patch:
             patch.setenv("COLUMNS", "100")
             patch.setenv("TERM", "xterm")
@@ -488,7 +636,9 @@ def test_terminals_see_progress_and_pipes_do_not(olsen, here, monkeypatch):
             assert cli.main([*arguments, *force]) == 0
         shown = screen.getvalue()
         with case(arguments, shown[-500:]):
-            assert all(re.search(word, shown) for word in words) and "\x1b[?25h" in shown  # the cursor is given back
+            assert (
+                all(re.search(word, shown) for word in words) and "\x1b[?25h" in shown
+            )  # the cursor is given back
 
 
 def test_interruption_is_not_a_traceback(olsen, csv_file, monkeypatch):
@@ -503,28 +653,41 @@ def test_a_large_file(olsen, tmp_path):
 
     X, y = numbers(100_000, 20)
     pv.write_csv(pa.table({f"x{j}": X[:, j] for j in range(20)} | {"y": y}), tmp_path / "large.csv")
-    code, out, err = olsen("fit", tmp_path / "large.csv", "--target", "y", "--members", "10", "--json")
+    code, out, err = olsen(
+        "fit", tmp_path / "large.csv", "--target", "y", "--members", "10", "--json"
+    )
     assert code == 0, err
     assert json.loads(out)["data"]["rows"] == 100_000
 
 
 def test_what_a_stranger_should_be_told(olsen, here):
-    """The nearest name, the list of columns, identifiers, few rows, and options where Python has parameters."""
+    """The nearest name, the list of columns, identifiers, few rows, and options where Python has
+    parameters.
+    """
     X, y = numbers(40, 3)
-    table = [{"id": 41 - i, "a": r[0], "b": r[1], "price": t} for i, (r, t) in enumerate(zip(X, y, strict=True))]
+    table = [
+        {"id": 41 - i, "a": r[0], "b": r[1], "price": t}
+        for i, (r, t) in enumerate(zip(X, y, strict=True))
+    ]
     write("t.csv", table)
     write("few.csv", table[:12])
     write("twice.csv", table * 2, "a", "b", "price")
     (here / "gap.csv").write_text((here / "t.csv").read_text().replace("\n40,", "\n,", 1))
     for command in ("fit", "compare"):
-        for given, words in ((("--target", "prize"), "did you mean 'price'?"), ((), "'id', 'a', 'b', 'price'")):
+        for given, words in (
+            (("--target", "prize"), "did you mean 'price'?"),
+            ((), "'id', 'a', 'b', 'price'"),
+        ):
             code, _, err = olsen(command, "t.csv", *given)
             assert code == 2 and words in one_line(err)
         code, _, err = olsen(command, "gap.csv", "--target", "price")
         assert code == 1 and "--missing mean" in one_line(err)
         code, out, _ = olsen(command, "gap.csv", "--target", "price", "--missing", "mean")
         assert code == 0, "what is advised can be typed"
-        for file, words in (("t.csv", "'id' holds the whole numbers from 2 to 41"), ("few.csv", "12 rows are few")):
+        for file, words in (
+            ("t.csv", "'id' holds the whole numbers from 2 to 41"),
+            ("few.csv", "12 rows are few"),
+        ):
             assert words in olsen(command, file, "--target", "price")[1]
     out = olsen("fit", "twice.csv", "--target", "price")[1]
     assert "40 of 80 rows repeat" in out and "--groups" in out and "cv=" not in out

@@ -63,26 +63,50 @@ def one_line(text):
 
 
 def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
-    """Coefficients and the errors of the schemes to 1e-8, text encoded as in memory; predictions by the file."""
+    """Coefficients and the errors of the schemes to 1e-8, text encoded as in memory; predictions by
+    the file.
+    """
     X, y, _ = data()
-    expected = AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=3).fit(cut(91, X, y), None)
+    expected = AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=3).fit(
+        cut(91, X, y), None
+    )
     out = tmp_path / "m.skops"
     code, text, err = olsen(
-        "fit", parquet, "--target", "y", "--members", "20", "--seed", "3", "--out-of-core", "--out", out, "--json"
+        "fit",
+        parquet,
+        "--target",
+        "y",
+        "--members",
+        "20",
+        "--seed",
+        "3",
+        "--out-of-core",
+        "--out",
+        out,
+        "--json",
     )
     assert (code, err) == (0, "")
     found = json.loads(text)
-    assert found["data"]["out_of_core"] is True and (found["data"]["rows"], found["data"]["columns"]) == (N, P + 3)
+    assert found["data"]["out_of_core"] is True and (
+        found["data"]["rows"],
+        found["data"]["columns"],
+    ) == (N, P + 3)
     assert "read in blocks, out of core" in found["data"]["messages"][0]
     assert "'place' holds text, which becomes 3 columns" in found["data"]["messages"][1]
     assert found["model"]["criterion"] == "kfold" and found["written"] == [str(out)]
     names = [f"x{j}" for j in range(P)] + [f"place_{place}" for place in PLACES]
     assert found["columns"]["name"] == names
     np.testing.assert_allclose(found["columns"]["coefficient"], expected.coef_, atol=1e-8)
-    np.testing.assert_allclose(found["columns"]["effect"], expected.coef_ * X.std(axis=0), atol=1e-8)
+    np.testing.assert_allclose(
+        found["columns"]["effect"], expected.coef_ * X.std(axis=0), atol=1e-8
+    )
     (place,) = [line for line in found["effects"] if line["name"] == "place"]
-    assert place["features"] == 3 and place["effect"] == pytest.approx((X[:, P:] @ expected.coef_[P:]).std())
-    assert [line["scheme"] for line in found["choice"]] == expected.cv_results_["param_scheme"].tolist()
+    assert place["features"] == 3 and place["effect"] == pytest.approx(
+        (X[:, P:] @ expected.coef_[P:]).std()
+    )
+    assert [line["scheme"] for line in found["choice"]] == expected.cv_results_[
+        "param_scheme"
+    ].tolist()
     rmse = np.array([line["rmse"] for line in found["choice"]])
     np.testing.assert_allclose(rmse**2, -expected.cv_results_["mean_test_score"], rtol=1e-8)
     (error,) = found["errors"]
@@ -90,13 +114,17 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
     assert error["rmse"] ** 2 == pytest.approx(-expected.best_score_, rel=1e-8)
     folds = PredefinedSplit(row_groups(0, N, FOLDS, FOLD_SEED).astype(int))
     mean = np.mean((y - cross_val_predict(DummyRegressor(), X, y, cv=folds)) ** 2)
-    assert error["r2"] == pytest.approx(1 + expected.best_score_ / mean, rel=1e-8), "the mean on the same folds"
+    assert error["r2"] == pytest.approx(1 + expected.best_score_ / mean, rel=1e-8), (
+        "the mean on the same folds"
+    )
     code, text, _ = olsen("predict", out, parquet, "--json")
     np.testing.assert_allclose(json.loads(text)["y"], expected.predict(X), rtol=1e-8)
 
 
 def test_the_curve_over_sizes_is_that_of_the_estimator_in_blocks(olsen, parquet):
-    """So few rows are loaded and left out one by one, and the mean of the target is judged in the same way."""
+    """So few rows are loaded and left out one by one, and the mean of the target is judged in the
+    same way.
+    """
     X, y, _ = data()
     expected = OLSEnsembleRegressorCV(20, random_state=3).fit(cut(91, X, y), None)
     fit = "fit", parquet, "--target", "y", "--model", "ensemble", "--members", "20", "--seed", "3"
@@ -104,22 +132,33 @@ def test_the_curve_over_sizes_is_that_of_the_estimator_in_blocks(olsen, parquet)
     assert (code, err) == (0, "")
     found = json.loads(text)
     np.testing.assert_allclose(found["columns"]["coefficient"], expected.coef_, atol=1e-8)
-    np.testing.assert_allclose(np.square(found["curve"]["rmse"]), -expected.cv_results_["mean_test_score"], rtol=1e-8)
-    assert found["curve"]["chosen"] == expected.max_features_ and found["model"]["criterion"] == "loo"
+    np.testing.assert_allclose(
+        np.square(found["curve"]["rmse"]), -expected.cv_results_["mean_test_score"], rtol=1e-8
+    )
+    assert (
+        found["curve"]["chosen"] == expected.max_features_ and found["model"]["criterion"] == "loo"
+    )
     error = found["errors"][0]
     mean = np.mean((y - cross_val_predict(DummyRegressor(), X, y, cv=LeaveOneOut())) ** 2)
-    assert error["note"] == "leave-one-out" and error["rmse"] ** 2 == pytest.approx(-expected.best_score_, rel=1e-8)
+    assert error["note"] == "leave-one-out" and error["rmse"] ** 2 == pytest.approx(
+        -expected.best_score_, rel=1e-8
+    )
     assert error["r2"] == pytest.approx(1 + expected.best_score_ / mean, rel=1e-8)
 
 
 def test_nearly_dependent_columns_are_no_damage(olsen, tmp_path):
     _, _, table = data()
-    table = table.set_column(1, "x1", pa.array(table.column("x0").to_numpy() + 1e-7 * table.column("x1").to_numpy()))
+    table = table.set_column(
+        1, "x1", pa.array(table.column("x0").to_numpy() + 1e-7 * table.column("x1").to_numpy())
+    )
     pq.write_table(table, tmp_path / "t.parquet")
-    code, text, _ = olsen("fit", tmp_path / "t.parquet", "--target", "y", "--members", "9", "--out-of-core", "--json")
+    code, text, _ = olsen(
+        "fit", tmp_path / "t.parquet", "--target", "y", "--members", "9", "--out-of-core", "--json"
+    )
     found = json.loads(text)
     largest = np.abs(found["columns"]["coefficient"]).max()
-    # members that hold both are solved from the data (their coefficients are large), or none holds both
+    # members that hold both are solved from the data (their coefficients are large), or none holds
+    # both
     assert code == 0 and (largest < 100 or found["model"]["refitted"] > 0)
 
 
@@ -138,8 +177,10 @@ def test_a_folder_of_files_is_one_table(olsen, parquet, tmp_path):
     for i, part in enumerate((table[:300], table[300:])):
         pq.write_table(part, folder / f"{i}.parquet")
     for extra in ([], ["--out-of-core"]):
-        fits = [json.loads(olsen("fit", path, "--target", "y", "--members", "9", "--json", *extra)[1])
-                for path in (parquet, folder)]  # fmt: skip
+        fits = [
+            json.loads(olsen("fit", path, "--target", "y", "--members", "9", "--json", *extra)[1])
+            for path in (parquet, folder)
+        ]
         values = [fit["columns"]["coefficient"] for fit in fits]
         np.testing.assert_allclose(*values, atol=1e-10)
     pq.write_table(table.drop_columns(["x1"]), folder / "2.parquet")
@@ -160,21 +201,37 @@ def spoil(table, column, rows, value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: spoil(t, "x3", [405, 411], float("nan")), ["block of rows 333 to", "'x3' (2)", "row 406", "--drop"]),
-        (lambda t: spoil(t, "x3", [405, 699], None), ["1 cell missing", "'x3' (1)", "row 406", "--drop"]),
+        (
+            lambda t: spoil(t, "x3", [405, 411], float("nan")),
+            ["block of rows 333 to", "'x3' (2)", "row 406", "--drop"],
+        ),
+        (
+            lambda t: spoil(t, "x3", [405, 699], None),
+            ["1 cell missing", "'x3' (1)", "row 406", "--drop"],
+        ),
         (lambda t: spoil(t, "place", [405], None), ["1 cell missing", "'place' (1)"]),
         (lambda t: spoil(t, "y", [650], float("inf")), ["'y' (1)", "row 651"]),
-        (lambda t: t.set_column(6, "place", pa.array([f"p{i}" for i in range(N)])), ["more than 200 different"]),
+        (
+            lambda t: t.set_column(6, "place", pa.array([f"p{i}" for i in range(N)])),
+            ["more than 200 different"],
+        ),
         (lambda t: t.set_column(7, "y", t.column("place")), ["the target 'y' holds text"]),
         (lambda t: t[:4], ["has 4 rows; out of core at least 50"]),
-        (lambda t: t.rename_columns(["x0", "x0", *t.column_names[2:]]), ["several columns named 'x0'"]),
+        (
+            lambda t: t.rename_columns(["x0", "x0", *t.column_names[2:]]),
+            ["several columns named 'x0'"],
+        ),
     ],
     ids=["nan", "null", "text null", "target", "identifiers", "text target", "few rows", "names"],
 )
-def test_faulty_tables_are_refused_in_one_line_and_nothing_is_written(olsen, tmp_path, change, words):
+def test_faulty_tables_are_refused_in_one_line_and_nothing_is_written(
+    olsen, tmp_path, change, words
+):
     pq.write_table(change(data()[2]), tmp_path / "faulty.parquet", row_group_size=150)
     out = tmp_path / "m.skops"
-    code, text, err = olsen("fit", tmp_path / "faulty.parquet", "--target", "y", "--out-of-core", "--out", out)
+    code, text, err = olsen(
+        "fit", tmp_path / "faulty.parquet", "--target", "y", "--out-of-core", "--out", out
+    )
     assert (code, text) == (1, "") and all(word in one_line(err) for word in words), err
     assert os.listdir(tmp_path) == ["faulty.parquet"]
 
@@ -207,33 +264,56 @@ def test_a_dropped_column_may_hold_anything(olsen, tmp_path):
 @pytest.fixture
 def model_file(parquet, capsys):
     path = parquet.with_suffix(".skops")
-    assert cli.main(["fit", str(parquet), "--target", "y", "--members", "20", "--out-of-core", "--out", str(path)]) == 0
+    assert (
+        cli.main(
+            [
+                "fit",
+                str(parquet),
+                "--target",
+                "y",
+                "--members",
+                "20",
+                "--out-of-core",
+                "--out",
+                str(path),
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     return path
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_predictions_in_blocks_are_those_of_the_loaded_table(olsen, parquet, model_file, tmp_path, suffix):
+def test_predictions_in_blocks_are_those_of_the_loaded_table(
+    olsen, parquet, model_file, tmp_path, suffix
+):
     import pyarrow.csv as pv
 
     read = pv.read_csv if suffix == ".csv" else pq.read_table
     tables = []
     for name, extra in (("loaded", []), ("blocks", ["--out-of-core"])):
         out = tmp_path / f"{name}{suffix}"
-        code, text, err = olsen("predict", model_file, parquet, "--interval", "0.9", "--out", out, *extra)
+        code, text, err = olsen(
+            "predict", model_file, parquet, "--interval", "0.9", "--out", out, *extra
+        )
         assert (code, text) == (0, "") and err == f"{N} predictions written to {out}\n"
         tables.append(read(out).to_pandas())
     assert list(tables[0]) == ["y", "lower", "upper"]
     np.testing.assert_allclose(*tables, rtol=1e-12)
     observed = data()[1]
-    assert 0.85 < np.mean((tables[0]["lower"] <= observed) & (observed <= tables[0]["upper"])) < 0.96
+    assert (
+        0.85 < np.mean((tables[0]["lower"] <= observed) & (observed <= tables[0]["upper"])) < 0.96
+    )
     arguments = ("predict", model_file, parquet, "--out-of-core")
     np.testing.assert_allclose(json.loads(olsen(*arguments, "--json")[1])["y"], tables[0]["y"])
     assert olsen(*arguments)[1].count("\n") == N + 1
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--out", "p.parquet"], ["--out", "p.csv"]])
-def test_a_table_without_rows_has_no_predictions(olsen, parquet, model_file, tmp_path, monkeypatch, options):
+def test_a_table_without_rows_has_no_predictions(
+    olsen, parquet, model_file, tmp_path, monkeypatch, options
+):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pq.read_table(parquet).slice(0, 0), "empty.parquet")
     code, out, err = olsen("predict", model_file, "empty.parquet", "--out-of-core", *options)
@@ -244,7 +324,10 @@ def test_a_table_without_rows_has_no_predictions(olsen, parquet, model_file, tmp
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: t.rename_columns(["X0", *t.column_names[1:]]), "lacks 1 column of the model: 'x0'; it has 'X0'"),
+        (
+            lambda t: t.rename_columns(["X0", *t.column_names[1:]]),
+            "lacks 1 column of the model: 'x0'; it has 'X0'",
+        ),
         (lambda t: spoil(t, "place", [405], "west"), "holds 'west', which the model has not seen"),
         (lambda t: spoil(t, "x3", [405], None), "'x3' (1), the first in row 406"),
     ],
@@ -253,7 +336,14 @@ def test_a_table_without_rows_has_no_predictions(olsen, parquet, model_file, tmp
 def test_predict_leaves_no_half_written_file(olsen, model_file, tmp_path, change, words):
     pq.write_table(change(data()[2]), tmp_path / "new.parquet")
     before = set(os.listdir(tmp_path))
-    code, _, err = olsen("predict", model_file, tmp_path / "new.parquet", "--out-of-core", "--out", tmp_path / "p.csv")
+    code, _, err = olsen(
+        "predict",
+        model_file,
+        tmp_path / "new.parquet",
+        "--out-of-core",
+        "--out",
+        tmp_path / "p.csv",
+    )
     assert code == 1 and words in one_line(err)
     assert set(os.listdir(tmp_path)) == before
 
@@ -283,10 +373,21 @@ def test_a_file_larger_than_the_memory_limit(tmp_path):
     columns = {f"x{j}": rng.standard_normal(1000) for j in range(19)}
     table = pa.table(columns | {"y": columns["x0"] + rng.standard_normal(1000)})
     pq.write_table(table, tmp_path / "small.parquet")
-    with pq.ParquetWriter(tmp_path / "large.parquet", table.schema, use_dictionary=False, compression="none") as file:
+    with pq.ParquetWriter(
+        tmp_path / "large.parquet", table.schema, use_dictionary=False, compression="none"
+    ) as file:
         file.write_table(pa.concat_tables([table] * 2000), row_group_size=2_000_000)
-    command = [sys.executable, "-c", textwrap.dedent(LIMITED), tmp_path / "small.parquet", tmp_path / "large.parquet"]
-    settings = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}  # Arrow's own pool sets 1 GB aside
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(LIMITED),
+        tmp_path / "small.parquet",
+        tmp_path / "large.parquet",
+    ]
+    settings = {
+        "OPENBLAS_NUM_THREADS": "1",
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+    }  # Arrow's own pool sets 1 GB aside
     run = subprocess.run(command, capture_output=True, text=True, env=os.environ | settings)
     assert run.stdout.strip().endswith("too large to load 0"), run.stderr[-2000:]
     assert "2000000 rows, 19 columns" in run.stdout

@@ -1,4 +1,6 @@
-"""No run of the command loses data: inputs are what they were, outputs are the old ones or complete new ones."""
+"""No run of the command loses data: inputs are what they were, outputs are the old ones or complete
+new ones.
+"""
 
 import hashlib
 import json
@@ -49,7 +51,9 @@ def hashes(folder):
         if path.is_symlink():
             found[name] = f"-> {os.readlink(path)}"
         else:
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+            found[name] = (
+                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+            )
     return found
 
 
@@ -62,7 +66,9 @@ def table(target="y", n=40, p=4):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A table as CSV and as Parquet, a model and a report; beside them a table whose target has the name of a limit."""
+    """A table as CSV and as Parquet, a model and a report; beside them a table whose target has the
+    name of a limit.
+    """
     folder = tmp_path_factory.mktemp("made")
     for target in ("y", "lower"):
         pv.write_csv(table(target), folder / f"{target}.csv")
@@ -101,7 +107,10 @@ def test_what_would_lose_a_file_is_refused_and_changes_nothing(olsen, place, tmp
         ((*FIT, "--out", "../here/./y.csv"), "the table y.csv"),
         ((*FIT, "--report", "y.csv", "--force"), "the table y.csv"),
         ((*FIT, "--report", "soft.html"), "--report soft.html would change the table y.csv"),
-        ((*FIT, "--out", "n.skops", "--report", "n.skops"), "--out n.skops and --report n.skops are one file"),
+        (
+            (*FIT, "--out", "n.skops", "--report", "n.skops"),
+            "--out n.skops and --report n.skops are one file",
+        ),
         ((*FIT, "--out", "n.skops", "--report", "link.html"), "are one file"),
         (("fit", "parts", "--target", "y", "--out", "parts/deep/n.skops"), "the table parts"),
         (("fit", "parts", "--target", "y", "--out", "linked/n.skops"), "the table parts"),
@@ -137,7 +146,11 @@ def test_force_replaces_a_file_which_keeps_its_permissions(olsen, place):
     assert stat.S_IMODE(os.stat("m.skops").st_mode) == 0o640 and Path("link.html").is_symlink()
     assert olsen(*fresh, "--out", "empty.skops")[0] == 0, "an empty file holds nothing to lose"
     after = hashes(place)
-    assert {name for name in after if after[name] != before[name]} == {"m.skops", "r.html", "empty.skops"}
+    assert {name for name in after if after[name] != before[name]} == {
+        "m.skops",
+        "r.html",
+        "empty.skops",
+    }
     for name, read in (
         ("p.csv", pv.read_csv),
         ("p.tsv", pv.read_csv),
@@ -173,11 +186,15 @@ def test_pipes_and_devices_are_written_directly(olsen, place):
 
 
 def test_limits_never_have_the_name_of_the_target(olsen, place):
-    assert olsen("fit", "lower.csv", "--target", "lower", "--members", "5", "--out", "l.skops")[0] == 0
+    assert (
+        olsen("fit", "lower.csv", "--target", "lower", "--members", "5", "--out", "l.skops")[0] == 0
+    )
     found = json.loads(olsen("predict", "l.skops", "lower.csv", "--interval", "0.9", "--json")[1])
     assert list(found) == ["lower", "lower_limit", "upper_limit"]
     assert np.all(np.diff([found["lower_limit"], found["lower"], found["upper_limit"]], axis=0) > 0)
-    assert found["lower"] == json.loads(olsen("predict", "l.skops", "lower.csv", "--json")[1])["lower"]
+    assert (
+        found["lower"] == json.loads(olsen("predict", "l.skops", "lower.csv", "--json")[1])["lower"]
+    )
 
 
 # runs that end early
@@ -205,7 +222,11 @@ def test_a_full_disk_leaves_the_old_file(olsen, place, monkeypatch):
         (3000, (*COMPARE, "--report", "c.html"), "c.html"),
         (500, (*REPRODUCE, "--out", "figures"), "figures/figure1.csv"),
         (6000, (*REPRODUCE, "--out", "figures"), "figures/figure1.p"),
-        (100, (REPRODUCE[0], "figure4", *REPRODUCE[2:], "--out", "new figures"), "new figures/trials/"),
+        (
+            100,
+            (REPRODUCE[0], "figure4", *REPRODUCE[2:], "--out", "new figures"),
+            "new figures/trials/",
+        ),
     ):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
         try:
@@ -222,16 +243,29 @@ def test_a_full_disk_leaves_the_old_file(olsen, place, monkeypatch):
 READY = "import sys; from olsen.cli import main; print('ready', flush=True); sys.exit(main())"
 LONG = {  # commands that would take long, or for ever
     "fit": ("fit", "--members", "3000", "--jobs", "1", "--report", "new/n.html"),
-    "predict": ("predict", "m.skops", "-", "--out", "new/p.csv"),  # from a pipe into which nobody writes
+    "predict": (
+        "predict",
+        "m.skops",
+        "-",
+        "--out",
+        "new/p.csv",
+    ),  # from a pipe into which nobody writes
     "compare": ("compare", "--repeats", "99", "--jobs", "1", "--report", "new/c.html"),
     "reproduce": ("reproduce", "figure2", "--jobs", "1", "--out", "new"),
 }
 
 
 def interrupted(folder, arguments, delay, **settings):
-    """Exit code and errors of a command that is stopped with Ctrl-C, some seconds after it was called."""
+    """Exit code and errors of a command that is stopped with Ctrl-C, some seconds after it was
+    called.
+    """
     command = [sys.executable, "-c", READY, *arguments]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     with subprocess.Popen(command, cwd=folder, **pipes | settings) as process:
         process.stdout.readline()
         time.sleep(delay)
@@ -249,7 +283,8 @@ def test_control_c_is_one_line_from_the_first_moment(made, tmp_path, seed):
     def stopped(name, latest):
         folder = shutil.copytree(made, tmp_path / f"{name} {latest}")
         said = interrupted(folder, LONG[name], draw.uniform(0.02, latest))
-        # the command had ended before, or the interpreter was ending: a fast machine needs an earlier interrupt
+        # the command had ended before, or the interpreter was ending: a fast machine needs an
+        # earlier interrupt
         if said in ((0, ""), (-signal.SIGINT, "")) and latest > 0.5:
             return stopped(name, latest / 2)
         shutil.rmtree(folder / "new" / "trials", ignore_errors=True)
@@ -267,7 +302,9 @@ def test_control_c_on_a_terminal_gives_the_cursor_back(made, tmp_path, until_clo
     import pty
 
     ours, theirs = pty.openpty()
-    said = interrupted(shutil.copytree(made, tmp_path / "here"), LONG["compare"], 4.0, stderr=theirs)
+    said = interrupted(
+        shutil.copytree(made, tmp_path / "here"), LONG["compare"], 4.0, stderr=theirs
+    )
     os.close(theirs)
     assert said[0] == 130 and until_closed(ours).endswith("\x1b[?25h\r\nolsen: stopped\r\n")
 
@@ -320,7 +357,12 @@ def test_damaged_trials_are_computed_again(olsen, tmp_path):
     """As a full disk, or a machine that lost its power, may leave them."""
     store = tmp_path / "store"
     whole = simulation.run(CELLS, trials=4, store=store)
-    for damage in (lambda data: b"", lambda data: data[:99], lambda data: data[:-70], lambda data: b"no archive"):
+    for damage in (
+        lambda data: b"",
+        lambda data: data[:99],
+        lambda data: data[:-70],
+        lambda data: b"no archive",
+    ):
         for path in store.glob("*.npz"):
             path.write_bytes(damage(path.read_bytes()))
         again = simulation.run(CELLS, trials=4, store=store)
@@ -335,7 +377,9 @@ def test_damaged_trials_are_computed_again(olsen, tmp_path):
     code, _, err = olsen(*command)
     assert code == 2 and "figure4.csv already exists" in one_line(err)
     code, _, err = olsen(*command, "--force")
-    assert (code, err) == (0, "") and all(path.read_bytes() == known for path, known in before.items())
+    assert (code, err) == (0, "") and all(
+        path.read_bytes() == known for path, known in before.items()
+    )
 
 
 # numbers

@@ -1,4 +1,6 @@
-"""Models compared on folds, against scikit-learn on the same folds; and what is shown of a model file."""
+"""Models compared on folds, against scikit-learn on the same folds; and what is shown of a model
+file.
+"""
 
 import json
 import math
@@ -33,7 +35,9 @@ BY_HAND = {
     "elastic net": TransformedTargetRegressor(
         ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], **DESCENT), transformer=StandardScaler()
     ),
-    "PLS": GridSearchCV(PLSRegression(scale=False), {"n_components": range(1, 11)}, scoring="neg_mean_squared_error"),
+    "PLS": GridSearchCV(
+        PLSRegression(scale=False), {"n_components": range(1, 11)}, scoring="neg_mean_squared_error"
+    ),
     "least squares": LinearRegression(),
     "mean": DummyRegressor(),
 }
@@ -75,21 +79,38 @@ def test_errors_are_those_of_scikit_learn_on_the_same_folds(diabetes):
     assert any("PLS" in note for note in weighted["notes"]), "it takes no weights"
     for result, weights, models in (
         (found, np.ones(len(y)), BY_HAND),
-        (weighted, weight, {name: BY_HAND[name] for name in ("ensemble", "ridge", "lasso", "least squares", "mean")}),
+        (
+            weighted,
+            weight,
+            {
+                name: BY_HAND[name]
+                for name in ("ensemble", "ridge", "lasso", "least squares", "mean")
+            },
+        ),
     ):
         for name, model in models.items():
             steps = [model] if name == "ensemble" else [StandardScaler(), model]
             pipeline, line, errors = make_pipeline(*steps), named(result)[name], []
             for train, test in splits:
-                given = {f"{step}__sample_weight": weight[train] for step, _ in pipeline.steps if result is weighted}
+                given = {
+                    f"{step}__sample_weight": weight[train]
+                    for step, _ in pipeline.steps
+                    if result is weighted
+                }
                 predicted = np.ravel(pipeline.fit(X[train], y[train], **given).predict(X[test]))
-                errors.append([f(y[test], predicted, sample_weight=weights[test])
-                               for f in (root_mean_squared_error, r2_score)])  # fmt: skip
+                errors.append(
+                    [
+                        f(y[test], predicted, sample_weight=weights[test])
+                        for f in (root_mean_squared_error, r2_score)
+                    ]
+                )
             rmse, r2 = np.transpose(errors)
             with case(name):
                 assert line["folds"]["rmse"] == pytest.approx(rmse, rel=1e-8)
                 assert line["folds"]["r2"] == pytest.approx(r2, abs=1e-8)
-                assert line["rmse"] == pytest.approx(rmse.mean()) and line["r2"] == pytest.approx(r2.mean())
+                assert line["rmse"] == pytest.approx(rmse.mean()) and line["r2"] == pytest.approx(
+                    r2.mean()
+                )
                 assert line["seconds"] == np.median(line["folds"]["seconds"]) > 0
 
 
@@ -103,7 +124,9 @@ def test_standard_errors_are_paired_and_allow_for_shared_rows(diabetes):
             difference = np.subtract(lines[name]["folds"][key], ours["folds"][key])
             assert lines[name][f"{key}_difference"] == pytest.approx(difference.mean())
             plain = difference.std(ddof=1) / 2  # the root of four folds
-            larger = math.sqrt(1 + 4 * np.mean([len(t) / (n - len(t)) for _, t in KFold(4).split(X)]))
+            larger = math.sqrt(
+                1 + 4 * np.mean([len(t) / (n - len(t)) for _, t in KFold(4).split(X)])
+            )
             assert lines[name][f"{key}_standard_error"] == pytest.approx(plain * larger)
     best = [line for line in found["models"] if line["best"]]
     assert len(best) == 1 and best[0]["rmse"] == min(line["rmse"] for line in found["models"])
@@ -120,7 +143,10 @@ def test_repeats_and_seeds_make_other_folds_and_threads_change_nothing():
     threads = compare.run(X, y, folds=3, seed=1, jobs=2)
     for name, line in named(once).items():
         values = line["folds"]["rmse"]
-        assert named(twice)[name]["folds"]["rmse"][:3] == values and len(named(twice)[name]["folds"]["rmse"]) == 6
+        assert (
+            named(twice)[name]["folds"]["rmse"][:3] == values
+            and len(named(twice)[name]["folds"]["rmse"]) == 6
+        )
         assert named(other)[name]["folds"]["rmse"] != values
         assert named(threads)[name]["folds"]["rmse"] == pytest.approx(values, rel=1e-9)
 
@@ -133,11 +159,15 @@ def test_words_follow_the_numbers(seed):
     for name, line in named(found).items():
         if name != "ensemble" and line["rmse_difference"] > 0:
             within = line["rmse_difference"] <= 2 * line["rmse_standard_error"]
-            assert (name in level.partition("Within")[2]) == within and (name in worse) == (not within)
+            assert (name in level.partition("Within")[2]) == within and (name in worse) == (
+                not within
+            )
 
 
 def test_a_model_that_fails_or_does_not_converge_is_named(tmp_path, olsen):
-    """Neighbouring columns of spectra are nearly the same; PLS has no component of columns that do not vary."""
+    """Neighbouring columns of spectra are nearly the same; PLS has no component of columns that do
+    not vary.
+    """
     soil = load_soil_carbon()
     found = compare.run(soil.data[:60, ::20], soil.target[:60], folds=2, jobs=1)
     assert any("lasso" in note and "converged" in note for note in found["notes"])
@@ -157,7 +187,9 @@ def test_a_model_that_fails_or_does_not_converge_is_named(tmp_path, olsen):
     )
     code, out, _ = olsen(*arguments, "--json")
     found = json.loads(out)
-    assert code == 0 and any("PLS" in note and "2 of 2 folds" in note for note in found["data"]["messages"])
+    assert code == 0 and any(
+        "PLS" in note and "2 of 2 folds" in note for note in found["data"]["messages"]
+    )
     line = named(found)["PLS"]
     assert line["rmse"] is None and line["rmse_difference"] is None and line["seconds"] is None
     assert "PLS" not in found["verdict"] and named(found)["ridge"]["rmse"] > 0
@@ -185,7 +217,10 @@ def test_the_table_and_the_json_say_the_same(olsen, table):
     arguments = ("compare", table, "--target", "y", "--folds", "3", "--jobs", "1")
     code, text, err = olsen(*arguments)
     assert (code, err) == (0, ""), "no progress in a pipe"
-    assert "data.csv: 60 rows, 5 columns, target y" in text and "3-fold cross-validation, seed 0" in text
+    assert (
+        "data.csv: 60 rows, 5 columns, target y" in text
+        and "3-fold cross-validation, seed 0" in text
+    )
     code, out, _ = olsen(*arguments, "--json")
     found = json.loads(out)
     assert code == 0 and found["data"]["rows"] == 60 and found["written"] == []
@@ -215,35 +250,70 @@ def test_tables_are_read_as_for_a_fit(olsen, tmp_path):
     lines = ["a,day,size,group,row,w,y"]
     for i in range(60):
         a = rng.standard_normal()
-        lines.append(f"{'' if i == 7 else a},2024-01-{1 + i % 28:02d},{'SML'[i % 3]},{i // 6},r{i},{i % 4},"
-                     f"{a + 0.1 * rng.standard_normal()}")  # fmt: skip
+        lines.append(
+            f"{'' if i == 7 else a},2024-01-{1 + i % 28:02d},{'SML'[i % 3]},{i // 6},r{i},{i % 4},"
+            f"{a + 0.1 * rng.standard_normal()}"
+        )
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    options = ("--missing", "mean", "--dates", "day", "--ordinal", "size=S<M<L", "--id", "row", "--groups", "group")
+    options = (
+        "--missing",
+        "mean",
+        "--dates",
+        "day",
+        "--ordinal",
+        "size=S<M<L",
+        "--id",
+        "row",
+        "--groups",
+        "group",
+    )
     arguments = ("compare", tmp_path / "t.csv", "--target", "y", *options, "--weight", "w")
     code, out, err = olsen(*arguments, "--folds", 3, "--json")
     found = json.loads(out)["data"]
-    assert code == 0 and (found["rows"], found["columns"]) == (45, 3), err  # rows of weight zero are left out
+    assert code == 0 and (found["rows"], found["columns"]) == (
+        45,
+        3,
+    ), err  # rows of weight zero are left out
     code, _, err = olsen(*arguments, "--folds", 11)
     assert code == 1 and "10 groups" in err
 
 
 def test_fit_and_compare_say_the_same_to_the_last_digit(olsen, tmp_path, monkeypatch):
-    """Of the embedded data (every 50th column), in the table and in the report, and of one with weights and groups."""
+    """Of the embedded data (every 50th column), in the table and in the report, and of one with
+    weights and groups.
+    """
     whole = table_models._embedded()
-    monkeypatch.setattr(table_models, "_embedded", lambda: whole.select([*range(0, 700, 50), 700]).slice(0, 200))
+    monkeypatch.setattr(
+        table_models, "_embedded", lambda: whole.select([*range(0, 700, 50), 700]).slice(0, 200)
+    )
     X, y = problem(n=40, p=3, noise=3.0)
-    path = write(tmp_path / "t.csv", np.column_stack([X, np.arange(40) % 8, 1 + np.arange(40) % 3]), y, [*"abcgw"])
+    path = write(
+        tmp_path / "t.csv",
+        np.column_stack([X, np.arange(40) % 8, 1 + np.arange(40) % 3]),
+        y,
+        [*"abcgw"],
+    )
     page, beside = tmp_path / "r.html", ("--groups", "g", "--weight", "w", "--seed", "2")
     for arguments in ((), (path, "--target", "y", *beside)):
         alone = json.loads(olsen("fit", *arguments, "--json")[1])
-        assert [line["name"] for line in alone["errors"]][:1] == ["ensemble"] and alone["errors"][0]["r2"] < 1
-        fitted = json.loads(olsen("fit", *arguments, "--compare", "--report", page, "--force", "--json")[1])["errors"]
+        assert [line["name"] for line in alone["errors"]][:1] == ["ensemble"] and alone["errors"][
+            0
+        ]["r2"] < 1
+        fitted = json.loads(
+            olsen("fit", *arguments, "--compare", "--report", page, "--force", "--json")[1]
+        )["errors"]
         compared = json.loads(olsen("compare", *arguments, "--json")[1])["models"]
         with case(arguments):
             for key in ("name", "rmse", "r2"):
                 assert [line[key] for line in fitted] == [line[key] for line in compared]
-            rows = page.read_text(encoding="utf-8").partition("Error of prediction")[2].partition("</table>")[0]
-            places = [rows.find(f">{number:.4g}<") for number in (line["rmse"] for line in compared)]
+            rows = (
+                page.read_text(encoding="utf-8")
+                .partition("Error of prediction")[2]
+                .partition("</table>")[0]
+            )
+            places = [
+                rows.find(f">{number:.4g}<") for number in (line["rmse"] for line in compared)
+            ]
             assert min(places) > 0
 
 
@@ -257,11 +327,27 @@ def model(tmp_path_factory):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((90, 6))
     y = 3 * X[:, 0] - 2 * X[:, 3] + 0.3 * rng.standard_normal(len(X))
-    rows = (",".join([*map(repr, row.tolist()), "north" if i % 2 else "south", repr(float(t))])
-            for i, (row, t) in enumerate(zip(X, y, strict=True)))  # fmt: skip
+    rows = (
+        ",".join([*map(repr, row.tolist()), "north" if i % 2 else "south", repr(float(t))])
+        for i, (row, t) in enumerate(zip(X, y, strict=True))
+    )
     (folder / "data.csv").write_text("\n".join(["a,b,c,d,e," + "long" * 100 + ",place,y", *rows]))
     path = folder / "model.skops"
-    assert cli.main(["fit", str(folder / "data.csv"), "--target", "y", "--members", "50", "--out", str(path)]) == 0
+    assert (
+        cli.main(
+            [
+                "fit",
+                str(folder / "data.csv"),
+                "--target",
+                "y",
+                "--members",
+                "50",
+                "--out",
+                str(path),
+            ]
+        )
+        == 0
+    )
     return path
 
 
@@ -271,25 +357,43 @@ def test_show_tells_what_the_estimator_holds(olsen, model):
     estimator, names = pipeline[-1], pipeline[:-1].get_feature_names_out()
     assert (code, err) == (0, "")
     assert found["target"] == "y" and found["rows"] == 90
-    assert found["columns"]["table"] == 7 and found["columns"]["encoded"] == 8 and found["columns"]["dates"] == []
+    assert (
+        found["columns"]["table"] == 7
+        and found["columns"]["encoded"] == 8
+        and found["columns"]["dates"] == []
+    )
     assert found["columns"]["text"] == [{"name": "place", "categories": 2}]
     assert found["members"]["number"] == 50
-    assert found["members"]["mean_columns"] == pytest.approx(np.mean([len(s) for s in estimator.feature_subsets_]))
+    assert found["members"]["mean_columns"] == pytest.approx(
+        np.mean([len(s) for s in estimator.feature_subsets_])
+    )
     assert found["schemes"] == estimator.scheme_weights_
     kept = {column["name"]: column["frequency"] for column in found["kept"]}
     chosen = np.flatnonzero(estimator.selected_)
-    assert kept == {names[j]: estimator.selection_frequency_[j] for j in chosen} and {"a", "d"} <= set(kept)
+    assert kept == {names[j]: estimator.selection_frequency_[j] for j in chosen} and {
+        "a",
+        "d",
+    } <= set(kept)
     assert found["error"]["rmse"] == pytest.approx(math.sqrt(-estimator.best_score_))
     assert [c["name"] for c in found["effects"][:2]] == ["a", "d"]
     spread = np.genfromtxt(model.with_name("data.csv"), delimiter=",", skip_header=1)[:, 0].std()
     assert found["effects"][0]["effect"] == pytest.approx(estimator.coef_[0] * spread)
     effects = summary(pipeline).effects
-    assert [c["name"] for c in found["effects"]] == list(effects["column"]), "whole factors, as olsen.summary has them"
-    np.testing.assert_allclose([c["effect"] for c in found["effects"]], effects["effect"], rtol=1e-9)
+    assert [c["name"] for c in found["effects"]] == list(effects["column"]), (
+        "whole factors, as olsen.summary has them"
+    )
+    np.testing.assert_allclose(
+        [c["effect"] for c in found["effects"]], effects["effect"], rtol=1e-9
+    )
     assert found["effects"][[c["name"] for c in found["effects"]].index("place")]["features"] == 2
     assert found["file"]["olsen"] == __version__ and found["file"]["bytes"] == model.stat().st_size
     code, out, _ = olsen("show", model)
-    assert code == 0 and "a model of y" in out and "90 rows, 7 columns, 1 of text" in out and "±" in out
+    assert (
+        code == 0
+        and "a model of y" in out
+        and "90 rows, 7 columns, 1 of text" in out
+        and "±" in out
+    )
     assert "a sparse model keeps" in out and "k-fold cross-validation" in out
     lines = out.partition("largest effects")[2].splitlines()
     assert all(len(line) < 80 for line in lines if line.startswith("  "))
@@ -298,14 +402,28 @@ def test_show_tells_what_the_estimator_holds(olsen, model):
 def test_show_of_the_ensemble_of_the_paper(olsen, model, tmp_path):
     """It has a size, and neither schemes nor a sparse model."""
     path = tmp_path / "m.skops"
-    fit = "fit", model.with_name("data.csv"), "--target", "y", "--model", "ensemble", "--members", "50"
+    fit = (
+        "fit",
+        model.with_name("data.csv"),
+        "--target",
+        "y",
+        "--model",
+        "ensemble",
+        "--members",
+        "50",
+    )
     assert olsen(*fit, "--out", path)[0] == 0
     found, estimator = json.loads(olsen("show", path, "--json")[1]), load(path)[-1]
     assert found["schemes"] is None and found["kept"] is None and found["members"]["number"] == 50
     assert found["members"]["mean_columns"] == pytest.approx(estimator.max_features_)
     assert found["error"]["rmse"] == pytest.approx(math.sqrt(-estimator.best_score_))
     code, out, _ = olsen("show", path)
-    assert code == 0 and "leave-one-out" in out and "sampling schemes" not in out and "a sparse model" not in out
+    assert (
+        code == 0
+        and "leave-one-out" in out
+        and "sampling schemes" not in out
+        and "a sparse model" not in out
+    )
 
 
 def test_without_training_rows_coefficients_rank(olsen, model, tmp_path):

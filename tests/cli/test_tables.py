@@ -1,4 +1,6 @@
-"""Tables as people have them: each gives the right numbers, or one line that names the place and the way out."""
+"""Tables as people have them: each gives the right numbers, or one line that names the place and
+the way out.
+"""
 
 import bz2
 import datetime
@@ -98,8 +100,8 @@ TEXT = text(lines())
 PARQUET = as_parquet(PLAIN)
 
 
-# Tables that are read: name of the file -> content, and words of the message that says what was done, if any. All of
-# them hold the same numbers, so all fits are one fit.
+# Tables that are read: name of the file -> content, and words of the message that says what was
+# done, if any. All of them hold the same numbers, so all fits are one fit.
 
 READ = {
     "plain.csv": (TEXT, None),
@@ -117,7 +119,10 @@ READ = {
     "bars.txt": (text(lines(sep="|")), None),
     "header as comment.csv": (text([f"# {lines()[0]}", *lines()[1:]]), None),
     "trailing.csv": (text(lines(end=",,")), "2 columns without a name"),
-    "row names.csv": (text([f'"",{lines()[0]}', *(f'"r{i}",{v}' for i, v in enumerate(lines()[1:]))]), "row names"),
+    "row names.csv": (
+        text([f'"",{lines()[0]}', *(f'"r{i}",{v}' for i, v in enumerate(lines()[1:]))]),
+        "row names",
+    ),
     "scientific.csv": (text(lines(a=lambda v: f"{v:.6e}")), None),
     "packed.csv.gz": (gzip.compress(TEXT), None),
     "packed.csv.bz2": (bz2.compress(TEXT), None),
@@ -129,23 +134,38 @@ READ = {
     "table.parquet": (PARQUET, None),
     "parquet.csv": (PARQUET, None),
     "text.parquet": (TEXT, None),
-    "windows.txt": (text(lines(spaced, comma, comma, ";"), encoding="cp1252"), "read as Windows-1252"),
+    "windows.txt": (
+        text(lines(spaced, comma, comma, ";"), encoding="cp1252"),
+        "read as Windows-1252",
+    ),
     "unicode.txt": (text(lines(sep="\t"), encoding="utf-16"), "the file is UTF-16"),
     "other order.csv": (b"\xfe\xff" + text(lines(), encoding="utf-16-be"), "the file is UTF-16"),
-    "unicode.txt.gz": (gzip.compress(text(lines(sep="\t"), encoding="utf-16")), "the file is UTF-16"),
+    "unicode.txt.gz": (
+        gzip.compress(text(lines(sep="\t"), encoding="utf-16")),
+        "the file is UTF-16",
+    ),
     "thousands.csv": (text(lines(a=lambda v: f'"{v:,.2f}"')), "written as text in 'a'"),
-    "narrow spaces.csv": (text(lines(a=lambda v: f"{v:,.2f}".replace(",", "\u202f"))), "written as text in 'a'"),
-    "texts.parquet": (as_parquet({"a": [point(v) for v in A], "b": B, "y": Y}), "written as text in 'a'"),
+    "narrow spaces.csv": (
+        text(lines(a=lambda v: f"{v:,.2f}".replace(",", "\u202f"))),
+        "written as text in 'a'",
+    ),
+    "texts.parquet": (
+        as_parquet({"a": [point(v) for v in A], "b": B, "y": Y}),
+        "written as text in 'a'",
+    ),
     "dictionary.parquet": (
         as_parquet({"a": pa.array([point(v) for v in A]).dictionary_encode(), "b": B, "y": Y}),
         "written as text in 'a'",
     ),
-    "decimals.parquet": (as_parquet({"a": [decimal.Decimal(point(v)) for v in A], "b": B, "y": Y}), None),
+    "decimals.parquet": (
+        as_parquet({"a": [decimal.Decimal(point(v)) for v in A], "b": B, "y": Y}),
+        None,
+    ),
     "long texts.parquet": (
         as_parquet({"a": pa.array([point(v) for v in A], pa.large_string()), "b": B, "y": Y}),
         "written as text in 'a'",
     ),
-}  # fmt: skip
+}
 
 
 # Tables that are refused: name of the file -> content, words that must be said, words that must not
@@ -155,88 +175,208 @@ REFUSED = {
     "arrays.json": (b'[{"a": 1, "y": 2}]\n', ["arrays.json"], ()),
     "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is no Excel file", "CSV"], ()),
     "cut.gz": (gzip.compress(TEXT)[:-20], ["cut.gz is a damaged gzip file"], ()),
-    "flipped.zst": (zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:], ["flipped.zst is a damaged zstd file"], ()),
+    "flipped.zst": (
+        zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:],
+        ["flipped.zst is a damaged zstd file"],
+        (),
+    ),
     "nothing.gz": (gzip.compress(b""), ["nothing.gz is empty"], ()),
     "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
-    "no mark.csv": (TEXT.decode().encode("utf-16-le"), ["is UTF-16 without a byte order mark", "UTF-8"], ()),
-    "cut mark.csv": (TEXT.decode().encode("utf-16")[:-1], ["begins as UTF-16, but is damaged", "UTF-8"], ()),
+    "no mark.csv": (
+        TEXT.decode().encode("utf-16-le"),
+        ["is UTF-16 without a byte order mark", "UTF-8"],
+        (),
+    ),
+    "cut mark.csv": (
+        TEXT.decode().encode("utf-16")[:-1],
+        ["begins as UTF-16, but is damaged", "UTF-8"],
+        (),
+    ),
     "utf-32.csv": (TEXT.decode().encode("utf-32"), ["holds zero bytes", "UTF-8"], ()),
     "zero.csv": (spoiled(7, "1,2\x00,3"), ["zero.csv holds zero bytes"], ()),
-    "cut.parquet": (PARQUET[:-30], ["cut.parquet is not Parquet, or is damaged", "download or export it again"], ()),
-    "arrow.arrow": (b"ARROW1\x00\x00\xff\xff\xff\xff", ["arrow.arrow holds zero bytes", "Parquet"], ()),
+    "cut.parquet": (
+        PARQUET[:-30],
+        ["cut.parquet is not Parquet, or is damaged", "download or export it again"],
+        (),
+    ),
+    "arrow.arrow": (
+        b"ARROW1\x00\x00\xff\xff\xff\xff",
+        ["arrow.arrow holds zero bytes", "Parquet"],
+        (),
+    ),
     "header only.csv": (b"a,b,y\n", ["header only.csv has a header but no rows"], ()),
-    "few cells.csv": (spoiled(7, "1,2"), ["few cells.csv", "line 7 has 2 cells, the header has 3"], ()),
+    "few cells.csv": (
+        spoiled(7, "1,2"),
+        ["few cells.csv", "line 7 has 2 cells, the header has 3"],
+        (),
+    ),
     "many cells.csv": (spoiled(9, "1,2,3,4,5"), ["many cells.csv", "line 9 has 5 cells"], ()),
     "comment inside.csv": (spoiled(5, "# paused"), ["line 5 has 1 cell"], ()),
-    "trailing in rows.csv": (
-        text([lines()[0], *lines(end=",")[1:]]), ["line 2 has 4 cells"], ()),
+    "trailing in rows.csv": (text([lines()[0], *lines(end=",")[1:]]), ["line 2 has 4 cells"], ()),
     "open quote.csv": (spoiled(6, '1,"2,3'), ["line 6 has 2 cells", "quotation mark"], ()),
     "open quote, target.csv": (spoiled(6, '1,2,"3'), ["'y' holds", "'3", "in row 5"], NO_DROP),
     "title.csv": (text(["Harvest of the year", *lines()]), ["line 2 has 3 cells", "title"], ()),
     "spaces.txt": (text(lines(sep=" ")), ["'a b y'"], ()),
     "unnamed.csv": (text(lines(header=("a", "", "y"))), ["unnamed.csv", "after 'a'"], ()),
-    "doubled.csv": (text(lines(header=("a", "a", "y"))), ["several columns named 'a'", "rename"], ()),
+    "doubled.csv": (
+        text(lines(header=("a", "a", "y"))),
+        ["several columns named 'a'", "rename"],
+        (),
+    ),
     "iso dates.csv": (
-        with_column([d.isoformat() for d in DAYS], "day"), ["'day' holds dates", "--dates 'day'", "--drop 'day'"], ()),
+        with_column([d.isoformat() for d in DAYS], "day"),
+        ["'day' holds dates", "--dates 'day'", "--drop 'day'"],
+        (),
+    ),
     "which is the day.csv": (
         with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"),
         ["'day' holds dates such as '01/05/2024'", "write dates as 2024-12-31"],
-        ["turn them into days"]),
-    "money.csv": (with_column([f"{i} €" for i in range(N)], "price"), ["'price'", "40 different", "--drop"], ()),
+        ["turn them into days"],
+    ),
+    "money.csv": (
+        with_column([f"{i} €" for i in range(N)], "price"),
+        ["'price'", "40 different", "--drop"],
+        (),
+    ),
     "thousands or decimals.tsv": (
         text(["f\ty", *(f"{1000 + 9 * i:,}\t{i}" for i in range(N))]),
-        ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal mark"], ()),
+        ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal mark"],
+        (),
+    ),
     "target of either.tsv": (
         text(["f\ty", *(f"{i}\t{1000 + 9 * i:,}" for i in range(N))]),
-        ["the target 'y' holds '1,000', which may be 1.000 or 1000", "decimal mark"], NO_DROP),
+        ["the target 'y' holds '1,000', which may be 1.000 or 1000", "decimal mark"],
+        NO_DROP,
+    ),
     "points or thousands.tsv": (
         text(["f\tg\ty", *(f"1.{i + 100}\t0,5{i}\t{i}" for i in range(N))]),
-        ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal mark"], ()),
-    "percent.csv": (with_column([f"{i} %" for i in range(N)], "p"), ["'p' holds 40 different strings"], ()),
-    "among numbers.csv": (
-        with_column(["n.d." if i == 3 else str(i) for i in range(N)]), ["'c' holds numbers and text such as 'n.d.'"], ()
+        ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal mark"],
+        (),
     ),
-    "identifiers.csv": (with_column([f"plot {i}" for i in range(N)]), ["40 different strings", "--drop 'c'"], ()),
-    "hexadecimal.csv": (with_column([f"0x{77 * i:x}" for i in range(N)]), ["40 different strings ('0x0'"], ()),
-    "gaps.csv": (with_column(["" if i in (4, 6) else "1" for i in range(N)]),
-                 ["2 cells missing", "'c' (2)", "row 5", "--missing mean", "--drop"], ()),
-    "target gaps.csv": (text(lines(y=lambda v: "NA" if v == Y[2] else point(v))),
-                        ["1 cell missing", "'y' (1)", "row 3", "--missing drop"], NO_DROP),
-    "target text.csv": (text(lines(y=lambda v: "high" if v > 0 else "low")), ["the target 'y' holds text"], NO_DROP),
-    "target cell.csv": (spoiled(35, "1,2,12a"), ["the target 'y' holds", "'12a' in row 34", "--missing drop"], NO_DROP),
+    "percent.csv": (
+        with_column([f"{i} %" for i in range(N)], "p"),
+        ["'p' holds 40 different strings"],
+        (),
+    ),
+    "among numbers.csv": (
+        with_column(["n.d." if i == 3 else str(i) for i in range(N)]),
+        ["'c' holds numbers and text such as 'n.d.'"],
+        (),
+    ),
+    "identifiers.csv": (
+        with_column([f"plot {i}" for i in range(N)]),
+        ["40 different strings", "--drop 'c'"],
+        (),
+    ),
+    "hexadecimal.csv": (
+        with_column([f"0x{77 * i:x}" for i in range(N)]),
+        ["40 different strings ('0x0'"],
+        (),
+    ),
+    "gaps.csv": (
+        with_column(["" if i in (4, 6) else "1" for i in range(N)]),
+        ["2 cells missing", "'c' (2)", "row 5", "--missing mean", "--drop"],
+        (),
+    ),
+    "target gaps.csv": (
+        text(lines(y=lambda v: "NA" if v == Y[2] else point(v))),
+        ["1 cell missing", "'y' (1)", "row 3", "--missing drop"],
+        NO_DROP,
+    ),
+    "target text.csv": (
+        text(lines(y=lambda v: "high" if v > 0 else "low")),
+        ["the target 'y' holds text"],
+        NO_DROP,
+    ),
+    "target cell.csv": (
+        spoiled(35, "1,2,12a"),
+        ["the target 'y' holds", "'12a' in row 34", "--missing drop"],
+        NO_DROP,
+    ),
     "target minus.csv": (spoiled(5, "1,2,4.36-"), ["'4.36-' in row 4"], NO_DROP),
     "target notations.csv": (
-        text([*lines(sep=";")[:-1], "1;2;12,5"]), [f"'12,5' in row {N}"], NO_DROP),
-    "target dates.csv": (text([lines()[0], *(f"1,2,{d}" for d in DAYS)]), ["'2024-01-01' in row 1"], NO_DROP),
-    "target lists.parquet": (as_parquet({"a": A, "y": [[1.0]] * N}), ["the target 'y' is of type list"], NO_DROP),
+        text([*lines(sep=";")[:-1], "1;2;12,5"]),
+        [f"'12,5' in row {N}"],
+        NO_DROP,
+    ),
+    "target dates.csv": (
+        text([lines()[0], *(f"1,2,{d}" for d in DAYS)]),
+        ["'2024-01-01' in row 1"],
+        NO_DROP,
+    ),
+    "target lists.parquet": (
+        as_parquet({"a": A, "y": [[1.0]] * N}),
+        ["the target 'y' is of type list"],
+        NO_DROP,
+    ),
     "infinite.csv": (
-        spoiled(8, "inf,1,1"), ["1 cell infinite", "'a' (1)", "row 7", "--missing drop", "--drop"], ["--missing mean"]),
+        spoiled(8, "inf,1,1"),
+        ["1 cell infinite", "'a' (1)", "row 7", "--missing drop", "--drop"],
+        ["--missing mean"],
+    ),
     "infinite and missing.csv": (
-        spoiled(8, "inf,,1"), ["2 cells missing or not finite (1 infinite)", "--missing drop"], ["--missing mean"]),
+        spoiled(8, "inf,,1"),
+        ["2 cells missing or not finite (1 infinite)", "--missing drop"],
+        ["--missing mean"],
+    ),
     "infinite target.csv": (
-        spoiled(8, "1,1,-inf"), ["1 cell infinite", "'y' (1)", "--missing drop"], ["--missing mean", "--drop"]),
-    "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["1 cell infinite", "row 1"], ()),
-    "large.csv": (with_column([point(1e200 * b) for b in B], "soil depth"),
-                  ["the largest entry of column 'soil depth' is", "e+201", "--drop 'soil depth'"], ["of X", "sklearn"]),
-    "large target.csv": (text(lines(y=lambda v: point(1e200 * v))), ["the target 'y' is", "e+20", "unit"], ["of y"]),
-    "lists.parquet": (as_parquet({"a": A, "c": [[1]] * N, "y": Y}), ["'c' is of type list", "--drop 'c'"], ()),
-    "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' is of type binary"], ()),
+        spoiled(8, "1,1,-inf"),
+        ["1 cell infinite", "'y' (1)", "--missing drop"],
+        ["--missing mean", "--drop"],
+    ),
+    "too large.parquet": (
+        as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}),
+        ["1 cell infinite", "row 1"],
+        (),
+    ),
+    "large.csv": (
+        with_column([point(1e200 * b) for b in B], "soil depth"),
+        ["the largest entry of column 'soil depth' is", "e+201", "--drop 'soil depth'"],
+        ["of X", "sklearn"],
+    ),
+    "large target.csv": (
+        text(lines(y=lambda v: point(1e200 * v))),
+        ["the target 'y' is", "e+20", "unit"],
+        ["of y"],
+    ),
+    "lists.parquet": (
+        as_parquet({"a": A, "c": [[1]] * N, "y": Y}),
+        ["'c' is of type list", "--drop 'c'"],
+        (),
+    ),
+    "bytes.parquet": (
+        as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}),
+        ["'c' is of type binary"],
+        (),
+    ),
     "gaps of many.csv": (
-        b"a,b,c,y\n1,,2,1\n,,3,2\n3,4,NA,3\n4,5,6,4\n5,6,7,5\n", ["'b' (2), 'a' (1), 'c' (1)", "row 1"], ()),
+        b"a,b,c,y\n1,,2,1\n,,3,2\n3,4,NA,3\n4,5,6,4\n5,6,7,5\n",
+        ["'b' (2), 'a' (1), 'c' (1)", "row 1"],
+        (),
+    ),
     "four rows.csv": (b"a,y\n1,1\n2,2\n3,5\n4,1\n", ["4 rows; at least 5"], ()),
     "target alone.csv": (b"y\n1\n2\n3\n", ["no column besides the target 'y'"], ()),
     "empty column.csv": (with_column([""] * N), ["40 cells missing", "'c' (40)"], ()),
-}  # fmt: skip
+}
 
 
 # What is asked of a model that knows a category, in tables to predict
 
 KNOWN = text(
-    ["a,kind,y", *(f"{a},{'clay' if i % 3 else 'sand'},{y}" for i, (a, y) in enumerate(zip(A, Y, strict=True)))]
+    [
+        "a,kind,y",
+        *(
+            f"{a},{'clay' if i % 3 else 'sand'},{y}"
+            for i, (a, y) in enumerate(zip(A, Y, strict=True))
+        ),
+    ]
 )
 ASKED = {
     "as before.csv": (b"a,kind\n1,clay\n2,sand\n", None),
-    "infinite.csv": (b"a,kind\n1,clay\n-inf,sand\n", ["1 cell infinite", "'a' (1)", "row 2", "Correct them"]),
+    "infinite.csv": (
+        b"a,kind\n1,clay\n-inf,sand\n",
+        ["1 cell infinite", "'a' (1)", "row 2", "Correct them"],
+    ),
     "gap.csv": (b"a,kind\n1,clay\n,sand\n", ["1 cell missing", "row 2"]),
     "gap of text.csv": (b"a,kind\n1,\n3,sand\n", ["1 cell missing", "row 1"]),
     "peat.csv": (b"a,kind\n1,peat\n", ["'kind' holds 'peat'", "'clay', 'sand'"]),
@@ -260,7 +400,11 @@ def unchanged(folder):
     """No file of a folder is changed."""
 
     def hashes():
-        return {path: hashlib.sha256(path.read_bytes()).digest() for path in folder.rglob("*") if path.is_file()}
+        return {
+            path: hashlib.sha256(path.read_bytes()).digest()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
 
     before = hashes()
     yield
@@ -287,7 +431,9 @@ def test_tables_give_the_right_numbers(tmp_path):
             X, y, messages = learned(path)
             np.testing.assert_array_equal(X, np.column_stack([A, B]))
             np.testing.assert_array_equal(y, Y)
-            assert any(words in message for message in messages) if words else not messages, messages
+            assert any(words in message for message in messages) if words else not messages, (
+                messages
+            )
 
 
 def test_a_table_is_refused_in_one_line(olsen, tmp_path):
@@ -303,20 +449,46 @@ def test_a_table_is_refused_in_one_line(olsen, tmp_path):
 
 def test_extreme_columns_and_weights_have_their_names(olsen, tmp_path):
     """In every command, and in blocks; a constant target is named as well."""
-    columns = {"soil depth": RNG.standard_normal(60), "yield": RNG.standard_normal(60), "w": np.full(60, 1e-200)}
-    wide = put(tmp_path / "wide.parquet", as_parquet(columns | {"soil depth": 1e200 * columns["soil depth"]}))
+    columns = {
+        "soil depth": RNG.standard_normal(60),
+        "yield": RNG.standard_normal(60),
+        "w": np.full(60, 1e-200),
+    }
+    wide = put(
+        tmp_path / "wide.parquet",
+        as_parquet(columns | {"soil depth": 1e200 * columns["soil depth"]}),
+    )
     plain = put(tmp_path / "plain.parquet", as_parquet(columns | {"same": np.ones(60)}))
     for arguments, words in (
-        (("fit", wide, "--target", "yield", "--drop", "w"), ["column 'soil depth'", "--drop 'soil depth'"]),
-        (("fit", wide, "--target", "yield", "--drop", "w", "--out-of-core"), ["column 'soil depth'", "rows 1 to 60"]),
-        (("fit", wide, "--target", "soil depth", "--drop", "w", "--out-of-core"), ["the target 'soil depth'"]),
+        (
+            ("fit", wide, "--target", "yield", "--drop", "w"),
+            ["column 'soil depth'", "--drop 'soil depth'"],
+        ),
+        (
+            ("fit", wide, "--target", "yield", "--drop", "w", "--out-of-core"),
+            ["column 'soil depth'", "rows 1 to 60"],
+        ),
+        (
+            ("fit", wide, "--target", "soil depth", "--drop", "w", "--out-of-core"),
+            ["the target 'soil depth'"],
+        ),
         (("compare", wide, "--target", "yield", "--drop", "w"), ["column 'soil depth'"]),
-        (("fit", plain, "--target", "yield", "--weight", "w", "--drop", "same"), ["--weight 'w' spans 1e-200"]),
+        (
+            ("fit", plain, "--target", "yield", "--weight", "w", "--drop", "same"),
+            ["--weight 'w' spans 1e-200"],
+        ),
     ):
         code, out, err = olsen(*arguments)
         with case(arguments, err):
-            assert code == 1 and out == "" and one_line(err) and not [word for word in words if word not in err]
-            assert not [word for word in ("of X", "of y", "sklearn", "sample_weight") if word in err]
+            assert (
+                code == 1
+                and out == ""
+                and one_line(err)
+                and not [word for word in words if word not in err]
+            )
+            assert not [
+                word for word in ("of X", "of y", "sklearn", "sample_weight") if word in err
+            ]
     out = olsen("fit", plain, "--target", "same", "--drop", "w", "--members", "3")[1]
     assert "note: the target 'same' is constant, 1, in all 60 rows" in out
 
@@ -330,7 +502,13 @@ def test_predict_advises_nothing_that_cannot_be_typed(olsen, tmp_path):
             if words is None:
                 assert code == 0 and len(json.loads(out)["y"]) == 2
                 continue
-            assert code == 1 and out == "" and one_line(err) and "--drop" not in err and "--dates" not in err
+            assert (
+                code == 1
+                and out == ""
+                and one_line(err)
+                and "--drop" not in err
+                and "--dates" not in err
+            )
             assert "--missing" not in err and not [word for word in words if word not in err]
 
 
@@ -368,13 +546,21 @@ def test_standard_input_and_pipes(olsen, pipe_in):
 def test_endless_pipes_and_packed_bombs_stop_at_a_share_of_the_memory(tmp_path):
     """Under a limit of 3 GB: an endless device, and 3 MB that unpack to 3 GB."""
     code = (
-        "import resource, sys; from olsen import cli; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)); "
-        "sys.exit(sum(cli.main(['fit', path, '--target', 'y']) for path in sys.argv[1:]))"
+        "import resource, sys; from olsen import cli; resource.setrlimit(resource.RLIMIT_AS, (3 <<"
+        " 30, 3 << 30)); sys.exit(sum(cli.main(['fit', path, '--target', 'y']) for path in"
+        " sys.argv[1:]))"
     )
-    bomb = put(tmp_path / "b.csv.gz", gzip.compress(b"a,b,y\n") + gzip.compress(b"1,2,3\n" * 2_500_000) * 200)
-    done = subprocess.run([sys.executable, "-c", code, "/dev/zero", bomb], capture_output=True, text=True)
+    bomb = put(
+        tmp_path / "b.csv.gz",
+        gzip.compress(b"a,b,y\n") + gzip.compress(b"1,2,3\n" * 2_500_000) * 200,
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "/dev/zero", bomb], capture_output=True, text=True
+    )
     assert done.returncode == 2 and done.stdout == ""
-    for line, words in zip(done.stderr.splitlines(), ("/dev/zero holds", "b.csv.gz unpacks to"), strict=True):
+    for line, words in zip(
+        done.stderr.splitlines(), ("/dev/zero holds", "b.csv.gz unpacks to"), strict=True
+    ):
         assert f"{words} more than" in line and "quarter of the free memory" in line
 
 
@@ -400,7 +586,9 @@ def as_workbook(**sheets):
 
 def test_excel(tmp_path):
     rows = [["day", "a", "k", "y"], [DAYS[0], 1, "u", 2], [DAYS[1], "NA", "v", 3.5]]
-    path = put(tmp_path / "t.xlsx", as_workbook(empty=[[], [None, " "]], second=rows, third=rows[:1]))
+    path = put(
+        tmp_path / "t.xlsx", as_workbook(empty=[[], [None, " "]], second=rows, third=rows[:1])
+    )
     X, y, messages = learned(path, dates=["day"], missing="mean")
     np.testing.assert_array_equal(X, [[19723, 1, 1, 0], [19732, 1, 0, 1]])
     assert y.tolist() == [2, 3.5] and "'second'" in messages[0]
@@ -411,19 +599,30 @@ def test_excel(tmp_path):
 PAIRS = [["a", "b"], [1, 2], [None, None], [3, 4], ["NA", " "], [5, 6]]
 BLANK_ROWS = {
     "pairs.xlsx": (lambda: as_workbook(s=PAIRS), 5, None),
-    "far down.xlsx": (lambda: as_workbook(s=[[], *PAIRS, ["NA"], [None, " "], [None], [""]]), 6, "3 empty rows"),
+    "far down.xlsx": (
+        lambda: as_workbook(s=[[], *PAIRS, ["NA"], [None, " "], [None], [""]]),
+        6,
+        "3 empty rows",
+    ),
     "one column.xlsx": (lambda: as_workbook(s=[["a"], [1], [None], [3], ["?"]]), 4, None),
-    "one column.csv": (lambda: b"\n\na\n1\n\n3\nNA\n\"\"\n", 5, None),
+    "one column.csv": (lambda: b'\n\na\n1\n\n3\nNA\n""\n', 5, None),
     "windows.csv": (lambda: b"\xef\xbb\xbf\r\na\r\n1\r\n\r\n3", 3, None),
     "ends.csv": (lambda: b"a\n1\n\n3\n\n\n", 3, "2 empty lines at the end"),
-}  # fmt: skip
+}
 
 
 def test_every_row_is_predicted_or_named(olsen, tmp_path):
-    """Rows without any value are rows, as those with some are: filled, or refused with their number."""
+    """Rows without any value are rows, as those with some are: filled, or refused with their
+    number.
+    """
     table = put(tmp_path / "t.csv", text(["a,y", *(f"{a},{y}" for a, y in zip(A, Y, strict=True))]))
     for missing in ("mean", "error"):
-        assert olsen("fit", table, *FIT, "--missing", missing, "--out", tmp_path / f"{missing}.skops")[0] == 0
+        assert (
+            olsen("fit", table, *FIT, "--missing", missing, "--out", tmp_path / f"{missing}.skops")[
+                0
+            ]
+            == 0
+        )
     for name, (content, n_rows, words) in BLANK_ROWS.items():
         path = put(tmp_path / name, content())
         with case(name):
@@ -442,13 +641,17 @@ def test_rows_that_a_fit_leaves_out_are_counted(tmp_path):
         learned(path)
     X, y, messages = learned(path, missing="drop")
     np.testing.assert_array_equal(np.column_stack([X, y]), np.column_stack([A, Y]))
-    assert [" ".join(message.split()[:5]) for message in messages] == ["1 empty row at the", "2 of 42 rows left"]
+    assert [" ".join(message.split()[:5]) for message in messages] == [
+        "1 empty row at the",
+        "2 of 42 rows left",
+    ]
 
 
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 NAMES = '<row r="1"><c r="A1" t="str"><v>a</v></c><c r="B1" t="str"><v>y</v></c></row>'
 SMALL = "".join(
-    f'<row r="{i}"><c r="A{i}"><v>{i * i % 7}</v></c><c r="B{i}"><v>{i}</v></c></row>' for i in range(2, 30)
+    f'<row r="{i}"><c r="A{i}"><v>{i * i % 7}</v></c><c r="B{i}"><v>{i}</v></c></row>'
+    for i in range(2, 30)
 )
 
 
@@ -473,21 +676,37 @@ def rows_of(xml):
 
 BOMBS = {  # name of the file -> content, and what is said; the first is none
     "declared.xlsx": (lambda: crafted(f'<dimension ref="A1:XFD1048576"/>{rows_of(SMALL)}'), ""),
-    "far.xlsx": (lambda: crafted(rows_of('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>')),
-                 "holds '1' in row 1,048,576 and column 16,384"),
-    "wide.xlsx": (lambda: crafted(rows_of("".join(f'<row r="{i}"><c r="XFD{i}"/></row>' for i in range(2, 1000)))),
-                  "has a header but no rows"),
-    "beyond.xlsx": (lambda: crafted(rows_of('<row r="9999999999"><c r="A9999999999"><v>1</v></c></row>')),
-                    "goes beyond row 1,048,576"),
+    "far.xlsx": (
+        lambda: crafted(rows_of('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>')),
+        "holds '1' in row 1,048,576 and column 16,384",
+    ),
+    "wide.xlsx": (
+        lambda: crafted(
+            rows_of("".join(f'<row r="{i}"><c r="XFD{i}"/></row>' for i in range(2, 1000)))
+        ),
+        "has a header but no rows",
+    ),
+    "beyond.xlsx": (
+        lambda: crafted(rows_of('<row r="9999999999"><c r="A9999999999"><v>1</v></c></row>')),
+        "goes beyond row 1,048,576",
+    ),
     "packed.xlsx": (lambda: crafted(rows_of("<row/>" * 6_000_000)), "unpacks to 36 MB"),
-    "texts.xlsx": (lambda: crafted(rows_of(SMALL), "<si><t>a</t></si>" * 2_000_000), "unpacks to 34 MB"),
-    "one row.xlsx": (lambda: crafted(rows_of("<row>" + "<c/>" * 500_000 + "</row>")), "takes more than"),
-}  # fmt: skip
+    "texts.xlsx": (
+        lambda: crafted(rows_of(SMALL), "<si><t>a</t></si>" * 2_000_000),
+        "unpacks to 34 MB",
+    ),
+    "one row.xlsx": (
+        lambda: crafted(rows_of("<row>" + "<c/>" * 500_000 + "</row>")),
+        "takes more than",
+    ),
+}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits on memory")
 def test_workbooks_take_no_more_than_a_share_of_the_memory(tmp_path):
-    """Under a limit of 400 MB besides what the command itself takes: sheets that are small files and large tables."""
+    """Under a limit of 400 MB besides what the command itself takes: sheets that are small files
+    and large tables.
+    """
     code = """if True:
         import re, resource, sys
         from olsen import cli
@@ -503,7 +722,9 @@ def test_workbooks_take_no_more_than_a_share_of_the_memory(tmp_path):
     assert max(path.stat().st_size for path in paths) < 1.5e6
     done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True)
     assert f"codes {[0, *[1] * (len(paths) - 1)]} True" in done.stdout, done
-    for line, (name, (_, words)) in zip(done.stderr.splitlines(), list(BOMBS.items())[1:], strict=True):
+    for line, (name, (_, words)) in zip(
+        done.stderr.splitlines(), list(BOMBS.items())[1:], strict=True
+    ):
         assert name in line and words in line and len(line) < 400
 
 
@@ -541,11 +762,17 @@ def test_dates_become_days(tmp_path):
         with case(form):
             table = table_of(tmp_path, with_column([d.strftime(form) for d in DAYS], "day"))
             encoding = encoding_of(table, dates=["day"])
-            expected = [(d - datetime.date(1970, 1, 1)).days + 0.5 * ("12:00" in form) for d in DAYS]
+            expected = [
+                (d - datetime.date(1970, 1, 1)).days + 0.5 * ("12:00" in form) for d in DAYS
+            ]
             np.testing.assert_allclose(encoding.features(table)[:, 1], expected, rtol=1e-15)
             assert "days since 1970-01-01" in encoding.messages[0]
-            later = table_of(tmp_path, f"a,day\n1,{datetime.date(2025, 2, 3).strftime(form)}\n")  # either, by itself
-            np.testing.assert_allclose(stored(encoding).features(later)[0, 1], 20122 + 0.5 * ("12:00" in form))
+            later = table_of(
+                tmp_path, f"a,day\n1,{datetime.date(2025, 2, 3).strftime(form)}\n"
+            )  # either, by itself
+            np.testing.assert_allclose(
+                stored(encoding).features(later)[0, 1], 20122 + 0.5 * ("12:00" in form)
+            )
             with pytest.raises(TableError, match="'day' holds 'x' in row 1"):
                 stored(encoding).features(table_of(tmp_path, "a,day\n1,x\n"))
     table = table_of(tmp_path, with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"))
@@ -560,7 +787,9 @@ def test_categories_with_an_order(tmp_path):
     for given, order in (["size=S<M<L"], "SML"), (["size"], "LMS"):
         encoding = encoding_of(table, ordinal=given)
         assert encoding.names == ["a", "size"] and f"{order[1]!r} = 1" in encoding.messages[0]
-        np.testing.assert_array_equal(stored(encoding).features(table)[:, 1], [order.index(size) for size in sizes])
+        np.testing.assert_array_equal(
+            stored(encoding).features(table)[:, 1], [order.index(size) for size in sizes]
+        )
     with pytest.raises(TableError, match="holds 'L'"):
         encoding_of(table, ordinal=["size=S<M"])
     with pytest.raises(ValueError, match="no column 'sise=S<M'"):
@@ -592,16 +821,28 @@ def test_rows_with_gaps_are_left_out(tmp_path):
 
 def test_gaps_are_filled_with_means_and_marked(tmp_path):
     few = table_of(tmp_path, GAPPY).slice(0, 5)
-    assert encoding_of(few, missing="mean").names == ["a", "k_u", "k_v"], "one gap would be fitted exactly"
+    assert encoding_of(few, missing="mean").names == [
+        "a",
+        "k_u",
+        "k_v",
+    ], "one gap would be fitted exactly"
     whole = pa.concat_tables([few] * 10)
     encoding = encoding_of(whole, missing="mean")
     assert encoding.names == ["a", "missingindicator_a", "k_u", "k_v", "missingindicator_k"]
     mean = (1 + 3 + 8 + 4) / 4  # of two texts that are equally frequent, the first
-    expected = [[1, 0, 1, 0, 0], [mean, 1, 0, 1, 0], [3, 0, 1, 0, 1], [8, 0, 1, 0, 0], [4, 0, 0, 1, 0]]
+    expected = [
+        [1, 0, 1, 0, 0],
+        [mean, 1, 0, 1, 0],
+        [3, 0, 1, 0, 1],
+        [8, 0, 1, 0, 0],
+        [4, 0, 0, 1, 0],
+    ]
     np.testing.assert_array_equal(encoding.features(whole), expected * 10)
     assert "2 columns" in encoding.messages[-1]
     later = table_of(tmp_path, "a,k\n,\n7,v\n")
-    np.testing.assert_array_equal(stored(encoding).features(later), [[mean, 1, 1, 0, 1], [7, 0, 0, 1, 0]])
+    np.testing.assert_array_equal(
+        stored(encoding).features(later), [[mean, 1, 1, 0, 1], [7, 0, 0, 1, 0]]
+    )
     full = encoding_of(table_of(tmp_path, "a,b,y\n1,2,3\n3,4,5\n5,9,1\n"), missing="mean")
     assert full.names == ["a", "b"]  # without gaps in training they are filled, too, but not marked
     np.testing.assert_array_equal(stored(full).features(table_of(tmp_path, "a,b\n,7\n")), [[3, 7]])
@@ -651,24 +892,46 @@ def asked(tmp_path):
 
 def test_a_comma_is_what_it_was_in_training(asked):
     """Whatever the separator of the new table, and whatever its other columns hold."""
-    for name, f in {"thousands, commas": 1000, "thousands, semicolons": 1000, "decimal comma": 1}.items():
+    for name, f in {
+        "thousands, commas": 1000,
+        "thousands, semicolons": 1000,
+        "decimal comma": 1,
+    }.items():
         for content in EITHER:
             with case(name, content):
                 found, err = asked(name, content)
                 assert found == [[1, 8033 * f / 1000], [2, 1500 * f / 1000]]
-                assert ("column 'x'" in err and "'1,0' is 1" in err) == ("1,0" in content and f == 1000)
+                assert ("column 'x'" in err and "'1,0' is 1" in err) == (
+                    "1,0" in content and f == 1000
+                )
     for content in EITHER:
-        with case(content), pytest.raises(TableError, match=r"column 'f' holds '8,033', which may be 8.033 or 8033"):
+        with (
+            case(content),
+            pytest.raises(
+                TableError, match=r"column 'f' holds '8,033', which may be 8.033 or 8033"
+            ),
+        ):
             asked("plain", content)
 
 
 def test_another_format_than_that_of_training_is_read_and_said_or_refused(asked):
     found, err = asked("plain", "x;f\n1,5;8033,25\n2;1,500\n")
-    assert found == [[1.5, 8033.25], [2, 1.5]] and "'1,5' is 1.5" in err and "'8033,25' is 8033.25" in err
-    assert asked("decimal comma", "x,f\n1,8.033\n2,1.500\n") == ([[1, 8.033], [2, 1.5]], "")  # commas separate
+    assert (
+        found == [[1.5, 8033.25], [2, 1.5]]
+        and "'1,5' is 1.5" in err
+        and "'8033,25' is 8033.25" in err
+    )
+    assert asked("decimal comma", "x,f\n1,8.033\n2,1.500\n") == (
+        [[1, 8.033], [2, 1.5]],
+        "",
+    )  # commas separate
     for name, content, words in (
         ("thousands, commas", "x;f\n1;1,500\n1;8033,25\n", "'f' holds '8033,25' in row 2"),
-        ("decimal comma", "x;f\n1;2.345\n2;1.500\n", "'f' holds '2.345', which may be 2.345 or 2345"),
+        (
+            "decimal comma",
+            "x;f\n1;2.345\n2;1.500\n",
+            "'f' holds '2.345', which may be 2.345 or 2345",
+        ),
         ("plain", "x;f\n1;2\n2;n.d.\n", "'f' holds .*'n.d.'"),
     ):
         with case(name, content), pytest.raises(TableError, match=words):
@@ -680,16 +943,24 @@ def test_other_columns_settle_what_a_comma_is_in_training(tmp_path):
         rows = [f"{1000 + 9 * i:,}\t0{mark}{i}5\t{i}" for i in range(N)]
         encoding = encoding_of(table_of(tmp_path, text(["f\tg\ty", *rows])))
         assert f"'1,000' is {value}." in " ".join(encoding.messages)
-        assert [column.parser.decimal for column in encoding.columns] == [mark, "," if mark == "," else None]
+        assert [column.parser.decimal for column in encoding.columns] == [
+            mark,
+            "," if mark == "," else None,
+        ]
 
 
 def test_blanks_around_texts_are_no_part_of_them(tmp_path):
     kinds = [("a", " b", "a ", "b")[i % 4] for i in range(N)]
-    for name, content in (("t.csv", with_column(kinds)), ("t.parquet", as_parquet({"a": A, "c": kinds, "y": Y}))):
+    for name, content in (
+        ("t.csv", with_column(kinds)),
+        ("t.parquet", as_parquet({"a": A, "c": kinds, "y": Y})),
+    ):
         table = read_table(put(tmp_path / name, content))[0]
         encoding = encoding_of(table)
         assert encoding.names == ["a", "c_a", "c_b"]
-        np.testing.assert_array_equal(encoding.features(table)[:, 2], [kind.strip() == "b" for kind in kinds])
+        np.testing.assert_array_equal(
+            encoding.features(table)[:, 2], [kind.strip() == "b" for kind in kinds]
+        )
     psql = table_of(tmp_path, " a | c | y \n 1.5 | b | 2\n 2.5 |   | 3\n 3.5 | NA | 4\n")
     np.testing.assert_array_equal(stored(encoding).features(psql.slice(0, 1)), [[1.5, 0, 1]])
     assert psql.column("c").null_count == 2

@@ -1,4 +1,6 @@
-"""Bad input: the error names the user's numbers, and a fitted estimator stays usable. And what only looks odd."""
+"""Bad input: the error names the user's numbers, and a fitted estimator stays usable. And what only
+looks odd.
+"""
 
 import copy
 import itertools
@@ -43,7 +45,9 @@ WEIGHT = np.ones(N)
 
 
 def plain(**settings):
-    return OLSEnsembleRegressor(**{"n_estimators": 5, "max_features": 0.3, "random_state": 0, **settings})
+    return OLSEnsembleRegressor(
+        **{"n_estimators": 5, "max_features": 0.3, "random_state": 0, **settings}
+    )
 
 
 def tuned(**settings):
@@ -84,7 +88,13 @@ REFUSED = {  # X, y, weight, parameters, what the message names
     "no column": (X[:, :0], y, None, {}, r"0 feature.*minimum of 1"),
     "rows differ": (X, y[:-1], None, {}, r"60, 59"),
     "probability above one": (X, y, None, {"max_features": np.full(24, 1.2)}, r"24.*1\.2"),
-    "probability below zero": (X, y, None, {"max_features": np.r_[-0.1, np.ones(23)]}, r"-0\.1 for column 0"),
+    "probability below zero": (
+        X,
+        y,
+        None,
+        {"max_features": np.r_[-0.1, np.ones(23)]},
+        r"-0\.1 for column 0",
+    ),
     "no probability": (X, y, None, {"max_features": np.zeros(24)}, "max_features|column"),
     "too few probabilities": (X, y, None, {"max_features": np.ones(5)}, r"\(5,\).*24"),
     "no feature": (X, y, None, {"max_features": 0}, "max_features=0.*24"),
@@ -134,9 +144,15 @@ def test_new_rows_are_checked():
         (lambda: plain().fit(frame, y).predict(frame.rename(columns={"b": "z"})), "z"),
         (lambda: model.predict("rows.npy"), "rows.npy"),
         (lambda: model.predict(np.ma.masked_greater(X, 2)), "masked"),
-        (lambda: plain().fit(frame.assign(soil="clay", region="north"), y), r"2 of 4.*'soil', 'region'"),
+        (
+            lambda: plain().fit(frame.assign(soil="clay", region="north"), y),
+            r"2 of 4.*'soil', 'region'",
+        ),
         (lambda: member_coefficients(frame.assign(soil="clay"), y, [[0]]), "'soil'"),
-        (lambda: plain().fit(pd.DataFrame(X[:, :3], columns=list("aba")), y), "several columns named 'a'"),
+        (
+            lambda: plain().fit(pd.DataFrame(X[:, :3], columns=list("aba")), y),
+            "several columns named 'a'",
+        ),
         (lambda: plain().fit(pl.DataFrame(X).lazy(), y), "collect"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -147,27 +163,44 @@ def assert_times_refused(ask, *facts):
     """In one sentence that names what holds times and the way out."""
     with pytest.raises(ValueError) as raised:
         ask()
-    assert all(fact in str(raised.value) for fact in (*facts, "dates or times", "reference date", "olsen fit --dates"))
+    assert all(
+        fact in str(raised.value)
+        for fact in (*facts, "dates or times", "reference date", "olsen fit --dates")
+    )
 
 
 def test_times_are_no_numbers(tmp_path):
     pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
-    pq, da, dd = (pytest.importorskip(name) for name in ("pyarrow.parquet", "dask.array", "dask.dataframe"))
+    pq, da, dd = (
+        pytest.importorskip(name) for name in ("pyarrow.parquet", "dask.array", "dask.dataframe")
+    )
     days = np.datetime64("2020-01-01") + np.arange(N)
     columns = {"a": X[:, 0], "when": days}
     targets = {
-        "array": days, "list": list(days), "dates": days.tolist(), "durations": days - days[0],
-        "Series": pd.Series(days, name="when"), "zone": pd.Series(days, name="when").dt.tz_localize("UTC"),
-        "DataFrame": pd.DataFrame({"when": days}), "objects": pd.Series(days, name="when").astype(object),
-        "polars": pl.Series("when", days), "polars frame": pl.DataFrame({"when": days}), "Arrow": pa.array(days),
-        "Arrow column": pa.chunked_array([pa.array(days)]), "Arrow table": pa.table({"when": days}),
-    }  # fmt: skip
+        "array": days,
+        "list": list(days),
+        "dates": days.tolist(),
+        "durations": days - days[0],
+        "Series": pd.Series(days, name="when"),
+        "zone": pd.Series(days, name="when").dt.tz_localize("UTC"),
+        "DataFrame": pd.DataFrame({"when": days}),
+        "objects": pd.Series(days, name="when").astype(object),
+        "polars": pl.Series("when", days),
+        "polars frame": pl.DataFrame({"when": days}),
+        "Arrow": pa.array(days),
+        "Arrow column": pa.chunked_array([pa.array(days)]),
+        "Arrow table": pa.table({"when": days}),
+    }
     tables = {
-        "array": np.stack([days, days], axis=1), "durations": np.stack([days - days[0]] * 2, axis=1),
-        "list": [[1.0, day] for day in days], "pandas": pd.DataFrame(columns), "polars": pl.DataFrame(columns),
-        "Arrow": pa.table(columns), "RecordBatch": pa.RecordBatch.from_pydict(columns),
+        "array": np.stack([days, days], axis=1),
+        "durations": np.stack([days - days[0]] * 2, axis=1),
+        "list": [[1.0, day] for day in days],
+        "pandas": pd.DataFrame(columns),
+        "polars": pl.DataFrame(columns),
+        "Arrow": pa.table(columns),
+        "RecordBatch": pa.RecordBatch.from_pydict(columns),
         "objects": pd.DataFrame({"a": X[:, 0], "when": pd.Series(days).astype(object)}),
-    }  # fmt: skip
+    }
     pq.write_table(pa.table({**columns, "b": y}), tmp_path / "rows.parquet")
     np.save(tmp_path / "days.npy", days)
     np.save(tmp_path / "X.npy", X)
@@ -177,19 +210,27 @@ def test_times_are_no_numbers(tmp_path):
         for name, target in targets.items():
             fact = "'when'" if hasattr(target, "name") or hasattr(target, "columns") else "y "
             with case(make, name):
-                assert_times_refused(lambda target=target, make=make: make().fit(X, target), "y", fact)
+                assert_times_refused(
+                    lambda target=target, make=make: make().fit(X, target), "y", fact
+                )
         for name, table in tables.items():
             fact = "column 'when'" if hasattr(table, "columns") else "column "
             with case(make, name):
                 assert_times_refused(lambda table=table, make=make: make().fit(table, y), "X", fact)
-                assert_times_refused(lambda table=table, model=model: model.predict(table), "X", fact)
+                assert_times_refused(
+                    lambda table=table, model=model: model.predict(table), "X", fact
+                )
     for make in (plain, tuned, adaptive):
         for name, table in tables.items():
             with case("block", name):
-                assert_times_refused(partial(make().fit, lambda table=table: [(table, y)], None), "X of block 0")
+                assert_times_refused(
+                    partial(make().fit, lambda table=table: [(table, y)], None), "X of block 0"
+                )
         for name, target in targets.items():
             with case("block", name):
-                assert_times_refused(partial(make().fit, lambda target=target: [(X, target)], None), "y of block 0")
+                assert_times_refused(
+                    partial(make().fit, lambda target=target: [(X, target)], None), "y of block 0"
+                )
         for X_given, y_given, fact in (
             (tmp_path / "rows.parquet", "b", "column 'when'"),
             (tmp_path / "rows.parquet", "when", "column 'when'"),
@@ -200,12 +241,20 @@ def test_times_are_no_numbers(tmp_path):
             (da.from_array(tables["array"], chunks=20), y, "X "),
         ):
             with case(make, fact):
-                assert_times_refused(lambda given=(X_given, y_given), make=make: make().fit(*given), fact)
+                assert_times_refused(
+                    lambda given=(X_given, y_given), make=make: make().fit(*given), fact
+                )
     model = plain().fit(X[:, :2], y)
-    assert_times_refused(lambda: plain().fit(frame[["a", "b"]], y).predict(frame[["a", "b"]].astype("M8[s]")), "'a'")
-    assert_times_refused(lambda: model.predict(da.from_array(tables["array"], chunks=20)), "column 0")
+    assert_times_refused(
+        lambda: plain().fit(frame[["a", "b"]], y).predict(frame[["a", "b"]].astype("M8[s]")), "'a'"
+    )
+    assert_times_refused(
+        lambda: model.predict(da.from_array(tables["array"], chunks=20)), "column 0"
+    )
     booleans = plain().fit(pd.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0}), y)
-    np.testing.assert_allclose(booleans.coef_, plain().fit(np.c_[X[:, 0], X[:, 1] > 0], y).coef_, rtol=1e-12)
+    np.testing.assert_allclose(
+        booleans.coef_, plain().fit(np.c_[X[:, 0], X[:, 1] > 0], y).coef_, rtol=1e-12
+    )
 
 
 def test_missing_values_are_counted_and_the_first_is_named():
@@ -214,12 +263,17 @@ def test_missing_values_are_counted_and_the_first_is_named():
     names = [f"c{j}" for j in range(P)]
     frame = pd.DataFrame(gaps, columns=names)
     first = (
-        r"Input X contains NaN: 3 missing values in 2 of 60 rows, .* row 5 \(counted from 0\), column {}\. .*Imputer"
+        r"Input X contains NaN: 3 missing values in 2 of 60 rows, .* row 5 \(counted from 0\),"
+        r" column {}\. .*Imputer"
     )
     tables = (
-        (gaps, "3"), (gaps.astype(object), "3"), (sp.csr_array(gaps), "3"), (sp.csc_array(gaps), "3"),
-        (frame, "'c3'"), (pl.from_pandas(frame), "'c3'"),
-    )  # fmt: skip
+        (gaps, "3"),
+        (gaps.astype(object), "3"),
+        (sp.csr_array(gaps), "3"),
+        (sp.csc_array(gaps), "3"),
+        (frame, "'c3'"),
+        (pl.from_pandas(frame), "'c3'"),
+    )
     infinite = with_value(X, (9, 1), -np.inf)
     for make in (plain, tuned, adaptive, DropoutRegressor):
         model, by_name = make().fit(X, y), make().fit(frame.fillna(0.0), y)
@@ -229,14 +283,27 @@ def test_missing_values_are_counted_and_the_first_is_named():
                     make().fit(table, y)
                 with pytest.raises(ValueError, match=first.format(column)):
                     (by_name if column == "'c3'" else model).predict(table)
-        for ask in (lambda make=make: make().fit(infinite, y), lambda model=model: model.predict(infinite)):
-            with pytest.raises(ValueError, match=r"X contains infinity: 1 infinite value in 1 .* row 9 .* column 1\."):
+        for ask in (
+            lambda make=make: make().fit(infinite, y),
+            lambda model=model: model.predict(infinite),
+        ):
+            with pytest.raises(
+                ValueError,
+                match=r"X contains infinity: 1 infinite value in 1 .* row 9 .* column 1\.",
+            ):
                 ask()
         targets = pd.DataFrame({"u": y, "v": with_value(y, 2, np.nan)})
-        for target, place in ((targets["v"], "row 2"), (targets, r"row 2 \(counted from 0\), column 'v'")):
-            with pytest.raises(ValueError, match=f"Input y contains NaN: 1 missing value in 1 of 60 rows.*{place}"):
+        for target, place in (
+            (targets["v"], "row 2"),
+            (targets, r"row 2 \(counted from 0\), column 'v'"),
+        ):
+            with pytest.raises(
+                ValueError, match=f"Input y contains NaN: 1 missing value in 1 of 60 rows.*{place}"
+            ):
                 make().fit(X, target)
-        with pytest.raises(ValueError, match=r"Input sample_weight contains NaN: 1 missing .* row 8"):
+        with pytest.raises(
+            ValueError, match=r"Input sample_weight contains NaN: 1 missing .* row 8"
+        ):
             make().fit(X, y, with_value(WEIGHT, 8, np.nan))
 
 
@@ -245,13 +312,28 @@ def test_missing_sizes_are_named():
     for model, message in (
         (plain(max_features=np.nan), "max_features is NaN"),
         (plain(max_features=np.nan, sampling="determinantal"), "max_features is NaN"),
-        (plain(max_features=chances), "max_features holds NaN in 1 of 24 places, the first at position 2"),
-        (plain(max_features=chances, sampling="bernoulli"), "max_features holds NaN in 1 of 24 places"),
+        (
+            plain(max_features=chances),
+            "max_features holds NaN in 1 of 24 places, the first at position 2",
+        ),
+        (
+            plain(max_features=chances, sampling="bernoulli"),
+            "max_features holds NaN in 1 of 24 places",
+        ),
         (tuned(max_features=np.nan), "max_features is NaN"),
-        (tuned(max_features=[2, 4, np.nan]), "max_features holds NaN in 1 of 3 places, the first at position 2"),
-        (tuned(max_features=np.array([2, np.nan])), "max_features holds NaN in 1 of 2 places, the first at position 1"),
+        (
+            tuned(max_features=[2, 4, np.nan]),
+            "max_features holds NaN in 1 of 3 places, the first at position 2",
+        ),
+        (
+            tuned(max_features=np.array([2, np.nan])),
+            "max_features holds NaN in 1 of 2 places, the first at position 1",
+        ),
         (DropoutRegressor(np.nan), "max_features is NaN"),
-        (DropoutRegressor(chances), "max_features holds NaN in 1 of 24 places, the first at position 2"),
+        (
+            DropoutRegressor(chances),
+            "max_features holds NaN in 1 of 24 places, the first at position 2",
+        ),
     ):
         with case(model), pytest.raises(ValueError, match=message):
             model.fit(X, y)
@@ -260,7 +342,9 @@ def test_missing_sizes_are_named():
 def test_tuned_classes_say_why_they_cannot_stream():
     for make in (tuned, adaptive):
         assert not hasattr(make(), "partial_fit") and not hasattr(make().fit(X, y), "partial_fit")
-        with pytest.raises(AttributeError, match=r"iterator of blocks.*OLSEnsembleRegressor\.partial_fit"):
+        with pytest.raises(
+            AttributeError, match=r"iterator of blocks.*OLSEnsembleRegressor\.partial_fit"
+        ):
             make().partial_fit(X, y)
 
 
@@ -278,8 +362,13 @@ def test_arguments_of_methods_are_checked():
     for n_members, message in ((0, "n_members"), (2.5, "n_members"), (6, "6.*5")):
         with pytest.raises(ValueError, match=message):
             model.member_coefs(n_members)
-    for method in ("jackknife+", "jackknife"):  # a tiny coverage gives the narrowest interval there is
-        tiny, small = (model.predict_interval(X[:1], coverage, method)[0] for coverage in (1e-12, 1 / 61))
+    for method in (
+        "jackknife+",
+        "jackknife",
+    ):  # a tiny coverage gives the narrowest interval there is
+        tiny, small = (
+            model.predict_interval(X[:1], coverage, method)[0] for coverage in (1e-12, 1 / 61)
+        )
         np.testing.assert_array_equal(tiny, small)
 
 
@@ -295,7 +384,9 @@ def test_subsets_of_given_members_are_checked():
             member_coefficients(X, y, features, rows)
     assert member_coefficients(X, y, ([j] for j in range(3)))[0].shape == (3, P)
     masks = np.eye(P, dtype=bool)[:3]
-    np.testing.assert_array_equal(member_coefficients(X, y, masks)[0], member_coefficients(X, y, [[0], [1], [2]])[0])
+    np.testing.assert_array_equal(
+        member_coefficients(X, y, masks)[0], member_coefficients(X, y, [[0], [1], [2]])[0]
+    )
 
 
 def test_constant_target_warns_and_predicts_it():
@@ -310,7 +401,9 @@ def test_sizes_at_the_interpolation_peak_warn():
         with case(size), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             plain(max_features=size).fit(X[:20], y[:20])
-            assert [f"{size} columns and 20 rows" in str(one.message) for one in told] == [True] * warns
+            assert [f"{size} columns and 20 rows" in str(one.message) for one in told] == [
+                True
+            ] * warns
 
 
 def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
@@ -335,18 +428,31 @@ def test_choosing_that_does_not_fit_is_refused_before_anything_is_dense(monkeypa
     for model, size in ((adaptive(), "96 GB"), (tuned(), "24 GB"), (adaptive(cv=5), "112 GB")):
         with case(model), pytest.raises(MemoryError) as raised:
             model.fit(wide, targets)
-        facts = ("20000 rows and 50000 columns", "sparse X dense", size, "16 GB", "OLSEnsembleRegressor")
+        facts = (
+            "20000 rows and 50000 columns",
+            "sparse X dense",
+            size,
+            "16 GB",
+            "OLSEnsembleRegressor",
+        )
         assert all(fact in str(raised.value) for fact in facts), raised.value
         assert not hasattr(model, "coef_")
-    with pytest.raises(MemoryError, match=r"50000 rows and 20000 columns needs 80 GB.*OLSEnsembleRegressor"):
+    with pytest.raises(
+        MemoryError, match=r"50000 rows and 20000 columns needs 80 GB.*OLSEnsembleRegressor"
+    ):
         adaptive().fit(sp.csr_array((50_000, 20_000)), np.arange(50_000.0))
-    with pytest.raises(MemoryError, match=r"4000 rows and 60000 columns needs 16\.\d GB.*Use fewer columns"):
-        adaptive().fit(np.broadcast_to(np.zeros(60_000, np.float32), (4000, 60_000)), np.arange(4000.0))
+    with pytest.raises(
+        MemoryError, match=r"4000 rows and 60000 columns needs 16\.\d GB.*Use fewer columns"
+    ):
+        adaptive().fit(
+            np.broadcast_to(np.zeros(60_000, np.float32), (4000, 60_000)), np.arange(4000.0)
+        )
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_sparse_rows_are_tuned_as_dense_ones():
-    """Also where Gram matrices are shared by the paths of uniform members: from rows stored by rows they were in column
+    """Also where Gram matrices are shared by the paths of uniform members: from rows stored by rows
+    they were in column
     order, which the kernels refused."""
     X, y = sparse_rows(400, 200, 0.01)
     for model in (
@@ -359,12 +465,20 @@ def test_sparse_rows_are_tuned_as_dense_ones():
         for rows in (X, X.tocsc()):
             with case(model, rows.format):
                 expected = clone(model).fit(X.toarray(), y)
-                np.testing.assert_allclose(model.fit(rows, y).coef_, expected.coef_, rtol=0, atol=1e-9)
+                np.testing.assert_allclose(
+                    model.fit(rows, y).coef_, expected.coef_, rtol=0, atol=1e-9
+                )
 
 
 def test_large_products_of_rows_are_made_of_tiles(monkeypatch):
     wide = np.random.default_rng(0).standard_normal((50, 300))
-    every = (tuned, adaptive, AdaptiveOLSEnsembleRegressor, TUNED["determinantal"], DropoutRegressor)
+    every = (
+        tuned,
+        adaptive,
+        AdaptiveOLSEnsembleRegressor,
+        TUNED["determinantal"],
+        DropoutRegressor,
+    )
     expected = [make().fit(wide, wide[:, 0]).coef_ for make in every]
     monkeypatch.setattr(arrays, "LARGE_PRODUCT", 1)
     monkeypatch.setattr(arrays, "TILE", 16)
@@ -377,7 +491,9 @@ def test_large_products_of_rows_are_made_of_tiles(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured from /proc")
-@pytest.mark.xfail(strict=True, reason="tuned classes make sparse X dense; choosing from sparse rows is planned")
+@pytest.mark.xfail(
+    strict=True, reason="tuned classes make sparse X dense; choosing from sparse rows is planned"
+)
 def test_the_adaptive_class_fits_sparse_rows_in_memory_of_their_size():
     """2000 x 20 000 with 0.1 % entries is 0.5 MB, and 320 MB as one dense copy."""
     code = """
@@ -400,7 +516,9 @@ def test_the_adaptive_class_fits_sparse_rows_in_memory_of_their_size():
         assert np.isfinite(model.coef_).all()
         assert now("VmHWM") - before < 300e6, now("VmHWM") - before
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -457,17 +575,25 @@ def test_splits_that_are_no_rows_are_refused(make):
             make(cv=cv).fit(X, y)
     for count in (59, 400):
         for weight in (None, np.r_[0.0, WEIGHT[1:]]):
-            with pytest.raises(ValueError, match=f"groups has {count} entries, but there are 60 rows"):
+            with pytest.raises(
+                ValueError, match=f"groups has {count} entries, but there are 60 rows"
+            ):
                 make(cv=GroupKFold(4)).fit(X, y, weight, groups=np.arange(count) % 4)
 
 
 @pytest.mark.parametrize("make", [tuned, partial(tuned, sampling="determinantal"), adaptive])
 def test_splitters_may_give_more_splits_than_rows_and_masks_are_rows(make):
-    for cv in (RepeatedKFold(n_splits=5, n_repeats=13, random_state=0), ShuffleSplit(61, random_state=0), LeavePOut(2)):
+    for cv in (
+        RepeatedKFold(n_splits=5, n_repeats=13, random_state=0),
+        ShuffleSplit(61, random_state=0),
+        LeavePOut(2),
+    ):
         few = slice(0, 20) if isinstance(cv, LeavePOut) else slice(None)
         splits = list(cv.split(X[few]))
         masks = [tuple(np.isin(np.arange(len(X[few])), rows) for rows in split) for split in splits]
-        model, listed, masked = (make(cv=how).fit(X[few], y[few]).cv_results_ for how in (cv, splits, masks))
+        model, listed, masked = (
+            make(cv=how).fit(X[few], y[few]).cv_results_ for how in (cv, splits, masks)
+        )
         np.testing.assert_allclose(model["mean_test_score"], listed["mean_test_score"])
         np.testing.assert_allclose(model["mean_test_score"], masked["mean_test_score"])
 
@@ -500,7 +626,10 @@ def test_an_intercept_needs_two_rows_to_train_on_in_every_fold(make):
                 model.fit(X[:rows], y[:rows], **given)
             assert not hasattr(model, "coef_")
             without = model.set_params(fit_intercept=False).fit(X[:rows], y[:rows], **given)
-            assert -np.inf < without.best_score_ < 0 and np.isfinite(without.predict_interval(X[:5], 0.3)).all()
+            assert (
+                -np.inf < without.best_score_ < 0
+                and np.isfinite(without.predict_interval(X[:5], 0.3)).all()
+            )
 
 
 def test_rows_of_weight_zero_are_none_to_train_on():
@@ -519,12 +648,17 @@ def test_a_fold_that_trains_on_equal_rows_predicts_their_mean():
     """No column varies in it, whatever rounding leaves of the rows about their mean."""
     rng = np.random.default_rng(5)
     for equal, columns, name in itertools.product((2, 3, 5, 6, 7), (3, 12, 40), TUNED):
-        rows, targets = 7 * rng.standard_normal((equal + 6, columns)) + 100, rng.standard_normal(equal + 6)
+        rows, targets = (
+            7 * rng.standard_normal((equal + 6, columns)) + 100,
+            rng.standard_normal(equal + 6),
+        )
         rows[:equal] = rows[0]
         alike, others = np.arange(equal), np.arange(equal, equal + 6)
         model = TUNED[name](cv=[(alike, others), (others, alike)]).fit(rows, targets)
         with case(equal, columns, name):
-            np.testing.assert_allclose(model.cv_prediction_[others], targets[:equal].mean(), rtol=1e-8, atol=1e-12)
+            np.testing.assert_allclose(
+                model.cv_prediction_[others], targets[:equal].mean(), rtol=1e-8, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -558,31 +692,43 @@ def test_stacking_and_tuning_of_members_with_few_rows():
 
 
 def test_single_precision_whose_coefficients_only_double_holds(tensor):
-    """X and y are ordinary numbers; their ratio, or a product with new rows, leaves the range of float32."""
+    """X and y are ordinary numbers; their ratio, or a product with new rows, leaves the range of
+    float32.
+    """
     dask = pytest.importorskip("dask.array")
     for x_unit, y_unit in ((1e-20, 1e20), (1e30, 1e-20), (1e20, 1e40), (1e-10, 1e-45)):
         single, targets = (X * x_unit).astype(np.float32), y * y_unit
         double = single.astype(np.float64)
-        for make in (plain, tuned, adaptive, DropoutRegressor) if x_unit in (1e-20, 1e30) else (plain,):
+        for make in (
+            (plain, tuned, adaptive, DropoutRegressor) if x_unit in (1e-20, 1e30) else (plain,)
+        ):
             with case(make, x_unit, y_unit), warnings.catch_warnings():
                 warnings.simplefilter("error")
                 model, expected = make().fit(single, targets), make().fit(double, targets)
                 tol = {"rtol": 1e-6, "atol": 1e-6 * np.abs(expected.predict(double)).max()}
                 np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
                 np.testing.assert_allclose(model.predict(single), expected.predict(double), **tol)
-                assert model.score(single, targets) == pytest.approx(expected.score(double, targets), abs=1e-6)
+                assert model.score(single, targets) == pytest.approx(
+                    expected.score(double, targets), abs=1e-6
+                )
                 if make is DropoutRegressor:
                     continue
                 np.testing.assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-5)
                 interval = model.predict_interval(single[:3])
                 np.testing.assert_allclose(interval, expected.predict_interval(double[:3]), **tol)
                 np.testing.assert_allclose(
-                    model.predict(dask.from_array(single)).compute(), expected.predict(double), **tol
+                    model.predict(dask.from_array(single)).compute(),
+                    expected.predict(double),
+                    **tol,
                 )
         blocks = plain().fit(lambda rows=(single, targets): [rows], None)
-        np.testing.assert_allclose(blocks.predict(single), plain().fit(double, targets).predict(double), **tol)
+        np.testing.assert_allclose(
+            blocks.predict(single), plain().fit(double, targets).predict(double), **tol
+        )
         elsewhere, there = plain().fit(tensor(single), tensor(targets)), tensor(single)
-        np.testing.assert_allclose(elsewhere.predict(there), plain().fit(double, targets).predict(double), **tol)
+        np.testing.assert_allclose(
+            elsewhere.predict(there), plain().fit(double, targets).predict(double), **tol
+        )
     model = plain().fit(X.astype(np.float32), 1e20 * y)
     assert model.coef_.dtype == model.predict(X.astype(np.float32)).dtype == np.float32
     far = (1e30 * X).astype(np.float32)
@@ -595,7 +741,9 @@ def test_single_precision_whose_coefficients_only_double_holds(tensor):
 def test_odd_containers():
     pd = pytest.importorskip("pandas")
     expected = plain().fit(X, y).coef_
-    np.testing.assert_array_equal(plain().fit(np.ma.array(X), y).coef_, expected)  # nothing is masked
+    np.testing.assert_array_equal(
+        plain().fit(np.ma.array(X), y).coef_, expected
+    )  # nothing is masked
     np.testing.assert_array_equal(plain().fit(X, y.astype(object)).coef_, expected)
     np.testing.assert_array_equal(plain().fit(X, [str(value) for value in y]).coef_, expected)
     dense = pd.DataFrame(np.where(X > 0, X, 0)).add_prefix("c")
@@ -607,7 +755,12 @@ def test_rows_that_repeat_by_rounding_are_no_alarm(seed):
     rng = np.random.default_rng(seed)
     one, few = rng.standard_normal((300, 1)), rng.standard_normal((300, 2))
     noise = rng.standard_normal(300)
-    tables = {"one": one.round(1), "heaped": 500 * one.round(), "rounded": few.round(), "grid": 3 * few.round()}
+    tables = {
+        "one": one.round(1),
+        "heaped": 500 * one.round(),
+        "rounded": few.round(),
+        "grid": 3 * few.round(),
+    }
     for name, X in tables.items():
         y = X[:, 0] + X.std() * noise
         with case(name), warnings.catch_warnings():

@@ -1,4 +1,6 @@
-"""One contract for every engine and estimator: wherever the rows live, a fitted model keeps the same promises."""
+"""One contract for every engine and estimator: wherever the rows live, a fitted model keeps the
+same promises.
+"""
 
 import copy
 import io
@@ -41,8 +43,8 @@ SERVES = {
 TUNED = (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
 ENSEMBLES = (OLSEnsembleRegressor, *TUNED)
 OF_ENSEMBLES = (
-    "coef_ intercept_ n_features_in_ n_estimators_ scale_ weights_ solver_ n_fallbacks_ inclusion_ feature_subsets_ "
-    "sample_subsets_"
+    "coef_ intercept_ n_features_in_ n_estimators_ scale_ weights_ solver_ n_fallbacks_ inclusion_"
+    " feature_subsets_ sample_subsets_"
 )
 OF_TUNED = f"{OF_ENSEMBLES} best_score_ best_index_ cv_results_ criterion_ cv_prediction_"
 ATTRIBUTES = {
@@ -62,18 +64,28 @@ class Engine:
         self.name, self.folder, self.step = name, folder, 70
 
     def context(self):
-        return sklearn.config_context(array_api_dispatch=True) if self.name == "torch" else nullcontext()
+        return (
+            sklearn.config_context(array_api_dispatch=True)
+            if self.name == "torch"
+            else nullcontext()
+        )
 
     def new(self, X):
         """Rows to predict."""
         if self.name == "frame":
-            return pytest.importorskip("pandas").DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-        return sp.csr_array(X) if self.name == "sparse" else self.put(X) if self.name == "torch" else X
+            return pytest.importorskip("pandas").DataFrame(
+                X, columns=[f"x{j}" for j in range(X.shape[1])]
+            )
+        return (
+            sp.csr_array(X) if self.name == "sparse" else self.put(X) if self.name == "torch" else X
+        )
 
     def put(self, array):
         """X, y or weights where they are anything but arrays of numpy."""
         if self.name == "dask":
-            return pytest.importorskip("dask.array").from_array(array, chunks=(self.step, *array.shape[1:]))
+            return pytest.importorskip("dask.array").from_array(
+                array, chunks=(self.step, *array.shape[1:])
+            )
         if self.name == "torch":
             return pytest.importorskip("torch").asarray(array)
         np.save(path := self.folder / f"{len(list(self.folder.iterdir()))}.npy", array)
@@ -81,7 +93,9 @@ class Engine:
 
     def batches(self, *arrays):
         there = [a for a in arrays if a is not None]
-        return (tuple(a[i : i + self.step] for a in there) for i in range(0, len(there[0]), self.step))
+        return (
+            tuple(a[i : i + self.step] for a in there) for i in range(0, len(there[0]), self.step)
+        )
 
     def fit(self, model, X, y, weight=None):
         if self.name == "stream":
@@ -107,11 +121,19 @@ class Engine:
 
 @pytest.fixture
 def engines(tmp_path, monkeypatch):
-    """Engines by their names, or all that serve an estimator; without those whose library is not installed."""
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn asks for it before it follows arrays of torch
+    """Engines by their names, or all that serve an estimator; without those whose library is not
+    installed.
+    """
+    monkeypatch.setenv(
+        "SCIPY_ARRAY_API", "1"
+    )  # scikit-learn asks for it before it follows arrays of torch
 
     def find(names=ENGINES, cls=OLSEnsembleRegressor):
-        there = [name for name in names if name in SERVES[cls] and (name not in NEEDS or find_spec(NEEDS[name]))]
+        there = [
+            name
+            for name in names
+            if name in SERVES[cls] and (name not in NEEDS or find_spec(NEEDS[name]))
+        ]
         return [Engine(name, tmp_path) for name in there]
 
     return find
@@ -127,12 +149,16 @@ def of(*classes):
 def data(seed, q=None):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N, P)) + 2 * rng.standard_normal(P)
-    Y = X @ rng.standard_normal((P, q or 1)) + 9 * rng.standard_normal((N, q or 1))  # all columns would be too many
+    Y = X @ rng.standard_normal((P, q or 1)) + 9 * rng.standard_normal(
+        (N, q or 1)
+    )  # all columns would be too many
     return X, Y if q else Y[:, 0], rng.integers(0, 3, N).astype(float)
 
 
 def correlated(seed, noise=3.0, twins=False):
-    """One factor behind all columns; twins are two that are nearly the same, and some members solved from the rows."""
+    """One factor behind all columns; twins are two that are nearly the same, and some members
+    solved from the rows.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((80, 1)) + 0.5 * rng.standard_normal((80, P))
     if twins:
@@ -148,7 +174,11 @@ def make(cls, seed, **settings):
 
 def told(model):
     """Everything documented that a fitted model tells without its data."""
-    found = {name: getattr(model, name) for name in ATTRIBUTES[type(model)].split() if hasattr(model, name)}
+    found = {
+        name: getattr(model, name)
+        for name in ATTRIBUTES[type(model)].split()
+        if hasattr(model, name)
+    }
     if "risk_curve" in found:
         found["risk_curve"] = [model.risk_curve(k) for k in (3, model.n_estimators_, np.inf)]
     return found
@@ -172,14 +202,20 @@ def assert_same(got, expected, what=""):
         assert got.keys() == expected.keys(), what
         for name in expected:
             assert_same(got[name], expected[name], f"{what} {name}")
-    elif isinstance(expected, Sized) and not isinstance(expected, str) and not hasattr(expected, "dtype"):
+    elif (
+        isinstance(expected, Sized)
+        and not isinstance(expected, str)
+        and not hasattr(expected, "dtype")
+    ):
         assert len(got) == len(expected), what
         for one, other in zip(got, expected, strict=True):
             assert_same(one, other, what)
     elif np.asarray(expected).dtype.kind in "OU":
         assert np.array_equal(got, expected), f"{what}: {got!r} instead of {expected!r}"
     else:
-        np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=1e-8, atol=1e-9, err_msg=what)
+        np.testing.assert_allclose(
+            np.asarray(got), np.asarray(expected), rtol=1e-8, atol=1e-9, err_msg=what
+        )
 
 
 # What is there, and the members behind it
@@ -194,11 +230,24 @@ def test_every_documented_attribute_is_there(engines, cls, seed):
             model = engine.fit(make(cls, seed), X, y)
             found = told(model)
             assert [name for name in ATTRIBUTES[cls].split() if name not in found] == []
-            others = {name for other in ENSEMBLES if other is not cls for name in ATTRIBUTES[other].split()}
-            assert [name for name in others - {*ATTRIBUTES[cls].split()} if hasattr(model, name)] == []
-            assert found["coef_"].shape == found["inclusion_"].shape == (P,) and found["n_features_in_"] == P
+            others = {
+                name
+                for other in ENSEMBLES
+                if other is not cls
+                for name in ATTRIBUTES[other].split()
+            }
+            assert [
+                name for name in others - {*ATTRIBUTES[cls].split()} if hasattr(model, name)
+            ] == []
+            assert (
+                found["coef_"].shape == found["inclusion_"].shape == (P,)
+                and found["n_features_in_"] == P
+            )
             assert found.get("stacking_advantage_") is None and found["n_estimators_"] == 15
-            assert all(len(found[name]) == 15 for name in ("weights_", "feature_subsets_", "sample_subsets_"))
+            assert all(
+                len(found[name]) == 15
+                for name in ("weights_", "feature_subsets_", "sample_subsets_")
+            )
             drawn = np.bincount(np.concatenate(list(found["feature_subsets_"])), minlength=P)
             np.testing.assert_allclose(found["inclusion_"], drawn / 15)
             assert hasattr(model, "feature_names_in_") == (engine.name == "frame")
@@ -206,9 +255,14 @@ def test_every_documented_attribute_is_there(engines, cls, seed):
 
 OF_MEMBERS = {  # what each class can be told about its members
     OLSEnsembleRegressor: [
-        {"sampling": sampling, "max_samples": rows} for sampling in ("fixed", "bernoulli") for rows in (1.0, 0.5)
+        {"sampling": sampling, "max_samples": rows}
+        for sampling in ("fixed", "bernoulli")
+        for rows in (1.0, 0.5)
     ],
-    AdaptiveOLSEnsembleRegressor: [{"schemes": ["uniform"]}, {"schemes": ["ridge", "power", "sparse"]}],
+    AdaptiveOLSEnsembleRegressor: [
+        {"schemes": ["uniform"]},
+        {"schemes": ["ridge", "power", "sparse"]},
+    ],
 }
 OF_MEMBERS[OLSEnsembleRegressorCV] = OF_MEMBERS[OLSEnsembleRegressor]
 
@@ -219,7 +273,9 @@ def test_subsets_are_those_that_were_used(engines, cls, seed):
     draws_rows = (*ON_ROWS, "torch") if cls is OLSEnsembleRegressor else ON_ROWS
     problems = [(None, False), (None, True), (2, True)]
     for settings, (q, weighted) in itertools.product(OF_MEMBERS[cls], problems):
-        for engine in engines(ENGINES if settings.get("max_samples", 1.0) == 1 else draws_rows, cls):
+        for engine in engines(
+            ENGINES if settings.get("max_samples", 1.0) == 1 else draws_rows, cls
+        ):
             with case(engine.name, settings, q, weighted):
                 X, Y, weight = data(seed, q)
                 weight = weight if weighted else None
@@ -228,14 +284,20 @@ def test_subsets_are_those_that_were_used(engines, cls, seed):
                     model.set_params(scale=1.0)
                 engine.fit(model, X, Y, weight)
                 targets, columns = Y.reshape(N, -1).T, model.feature_subsets_
-                own = columns if isinstance(columns, list) else [columns] * len(targets)  # targets may have their own
+                own = (
+                    columns if isinstance(columns, list) else [columns] * len(targets)
+                )  # targets may have their own
                 parts = [
                     member_coefficients(X, y, features, model.sample_subsets_, sample_weight=weight)
                     for y, features in zip(targets, own, strict=True)
                 ]
-                coef, intercept = (np.squeeze([part[i].mean(axis=0) for part in parts]) for i in (0, 1))
+                coef, intercept = (
+                    np.squeeze([part[i].mean(axis=0) for part in parts]) for i in (0, 1)
+                )
                 np.testing.assert_allclose(np.asarray(model.coef_), coef, rtol=0, atol=1e-8)
-                np.testing.assert_allclose(np.asarray(model.intercept_), intercept, rtol=1e-8, atol=1e-8)
+                np.testing.assert_allclose(
+                    np.asarray(model.intercept_), intercept, rtol=1e-8, atol=1e-8
+                )
 
 
 def test_subsets_are_sequences(seed):
@@ -256,7 +318,9 @@ def test_subsets_are_sequences(seed):
 
 
 def test_a_mapper_needs_two_arguments_only(seed):
-    """As documented: mapper(function, n_items), results in order; what is drawn does not depend on it."""
+    """As documented: mapper(function, n_items), results in order; what is drawn does not depend on
+    it.
+    """
     calls = []
 
     def mapper(function, n_items):
@@ -285,19 +349,32 @@ IN_PLACE = {
     "weights reversed": lambda X, y, weight: np.copyto(weight, weight[::-1].copy()),
 }
 BETWEEN = ("nothing", "asked", "X doubled", "a column moved", "y times -3")
-REFITTED = [  # standard errors of tuned models repeat their choice, which takes a second: some of the cases for them
+# standard errors of tuned models repeat their choice, which takes a second: some of the cases for
+# them
+REFITTED = [
     *((OLSEnsembleRegressor, s, BETWEEN) for s in ({}, {"scale": "auto"}, {"max_samples": 0.5})),
-    *((OLSEnsembleRegressor, s, BETWEEN) for s in ({"mixing": "stacking"}, {"sampling": "bernoulli"})),
+    *(
+        (OLSEnsembleRegressor, s, BETWEEN)
+        for s in ({"mixing": "stacking"}, {"sampling": "bernoulli"})
+    ),
     (OLSEnsembleRegressor, {"design": "independent"}, BETWEEN),
     (OLSEnsembleRegressorCV, {}, BETWEEN),
     (OLSEnsembleRegressorCV, {"sampling": "determinantal"}, ("X doubled",)),
     (AdaptiveOLSEnsembleRegressor, {}, ("asked",)),
 ]
 CHANGED = {
-    "fit_intercept": False, "max_features": [2, 3], "design": "independent", "sampling": "bernoulli",
-    "random_state": 10**6, "max_samples": 0.5, "scale": 0.5, "mixing": "stacking", "solver": "orthogonal",
-    "schemes": ["ridge", "null"], "cv": 3,
-}  # fmt: skip
+    "fit_intercept": False,
+    "max_features": [2, 3],
+    "design": "independent",
+    "sampling": "bernoulli",
+    "random_state": 10**6,
+    "max_samples": 0.5,
+    "scale": 0.5,
+    "mixing": "stacking",
+    "solver": "orthogonal",
+    "schemes": ["ridge", "null"],
+    "cv": 3,
+}
 
 
 def assert_cold(model, X, y, questions=QUESTIONS):
@@ -309,7 +386,9 @@ def assert_cold(model, X, y, questions=QUESTIONS):
 
 @pytest.mark.parametrize(("cls", "settings", "cases"), REFITTED, ids=str)
 def test_a_second_fit_equals_a_cold_one(cls, settings, cases, seed):
-    """Everything that the model tells, whether it was asked for intervals or the data changed in place in between."""
+    """Everything that the model tells, whether it was asked for intervals or the data changed in
+    place in between.
+    """
     for between in cases:
         X, y = correlated(seed, twins=True)
         model = make(cls, seed, n_estimators=5, **settings).fit(X, y)
@@ -332,7 +411,9 @@ def test_a_changed_parameter_is_heeded(cls, seed):
         model = make(cls, seed, n_estimators=5, **settings).fit(X, y)
         change = {name: 0.3 if plain and name == "max_features" else value}
         with case(change):
-            assert_cold(model.set_params(n_estimators=9, **change).fit(X, y), X, y, ["interval", "members"])
+            assert_cold(
+                model.set_params(n_estimators=9, **change).fit(X, y), X, y, ["interval", "members"]
+            )
 
 
 def test_fewer_members_than_there_are_and_as_many_and_one_column_or_all(seed):
@@ -354,7 +435,9 @@ def test_the_size_given_is_the_size(seed):
     model = make(OLSEnsembleRegressorCV, seed, n_estimators=60, max_features=[2]).fit(X, y)
     assert model.max_features_ == 2 and model.cv_results_["param_max_features"].tolist() == [2]
     assert [len(columns) for columns in model.feature_subsets_] == [2] * 60
-    expected = make(OLSEnsembleRegressorCV, seed, sampling="determinantal", max_features=[2, 0.25]).fit(X, y)
+    expected = make(
+        OLSEnsembleRegressorCV, seed, sampling="determinantal", max_features=[2, 0.25]
+    ).fit(X, y)
     np.testing.assert_allclose(expected.cv_results_["param_max_features"], [2, 3], rtol=1e-9)
     assert expected.max_features_ == pytest.approx(3) and expected.inclusion_.shape == (P,)
 
@@ -365,7 +448,9 @@ def test_groups_are_used_and_other_arguments_refused(cls, seed):
     X, y = correlated(seed)
     groups = np.arange(80) // 4
     grouped = make(cls, seed, cv=GroupKFold(4)).fit(X, y, groups=groups)
-    assert_same(told(grouped), told(make(cls, seed, cv=list(GroupKFold(4).split(X, y, groups))).fit(X, y)))
+    assert_same(
+        told(grouped), told(make(cls, seed, cv=list(GroupKFold(4).split(X, y, groups))).fit(X, y))
+    )
     for cv in (None, GroupKFold(4)):
         with pytest.raises(TypeError, match="foo"):
             make(cls, seed, cv=cv).fit(X, y, foo=1)
@@ -398,7 +483,9 @@ def test_copies_know_how_sure_they_are(engines, cls, seed):
             model = engine.fit(make(cls, seed), X, y)
             expected = engine.ask(told_of, model, X[:9])
             assert np.isfinite(expected["interval"]).all() and (expected["std"] > 0).all()
-            for again in (copy.copy(model), copy.deepcopy(model))[: 2 if engine.name == "memory" else 1]:
+            for again in (copy.copy(model), copy.deepcopy(model))[
+                : 2 if engine.name == "memory" else 1
+            ]:
                 assert_same(engine.ask(told_of, again, X[:9]), expected)
 
 
@@ -428,8 +515,12 @@ def test_without_rows_it_answers_or_says_what_to_do(engines, cls, seed):
 def test_from_another_process_it_answers_or_says_what_to_do(engines, cls, seed):
     X, y = correlated(seed)
     model, (memory,) = make(cls, seed).fit(X, y), engines(["memory"])
-    assert_answers_or_says(r"\bfit\b", memory, pickle.loads(pickle.dumps(model)), X[:9], told_of(model, X[:9]))
-    for again in cross_validate(clone(model), X, y, cv=2, n_jobs=2, return_estimator=True)["estimator"]:
+    assert_answers_or_says(
+        r"\bfit\b", memory, pickle.loads(pickle.dumps(model)), X[:9], told_of(model, X[:9])
+    )
+    for again in cross_validate(clone(model), X, y, cv=2, n_jobs=2, return_estimator=True)[
+        "estimator"
+    ]:
         assert_answers_or_says(r"\bfit\b", memory, again, X[:9])
 
 
@@ -437,7 +528,9 @@ def test_arrays_of_another_library_are_answered_or_refused(engines, seed):
     """Whichever library the fit and the question come from, whether scikit-learn follows it or not."""
     pytest.importorskip("torch")
     X, y = correlated(seed)
-    for fitted, given, follows in itertools.product(("memory", "torch"), ("memory", "torch"), (True, False)):
+    for fitted, given, follows in itertools.product(
+        ("memory", "torch"), ("memory", "torch"), (True, False)
+    ):
         (there,), (engine,), (torch,) = engines([fitted]), engines([given]), engines(["torch"])
         model = there.fit(make(OLSEnsembleRegressor, seed), X, y)
         engine.context = torch.context if follows else nullcontext
@@ -448,17 +541,27 @@ def test_arrays_of_another_library_are_answered_or_refused(engines, seed):
 @of(*ENSEMBLES)
 def test_data_changed_in_place_are_noticed_or_do_not_matter(engines, cls, seed):
     """Never different numbers without a word."""
-    changes = [*(("memory", change) for change in IN_PLACE), ("sparse", "X doubled"), ("frame", "X doubled")]
+    changes = [
+        *(("memory", change) for change in IN_PLACE),
+        ("sparse", "X doubled"),
+        ("frame", "X doubled"),
+    ]
     for at, ((name, change), asked) in enumerate(itertools.product(changes, (False, True))):
         if cls in TUNED and at % 4 in (0, 3):
             continue  # half of them: their standard errors take long
         for engine in engines([name]):
             X, y = correlated(seed, twins=True)
             weight = np.linspace(0.5, 2, 80) if change == "weights reversed" else None
-            if cls is AdaptiveOLSEnsembleRegressor and (name, change, asked) != ("memory", "X doubled", True):
+            if cls is AdaptiveOLSEnsembleRegressor and (name, change, asked) != (
+                "memory",
+                "X doubled",
+                True,
+            ):
                 continue  # one of them, as they take longest
             rows = sp.csc_array(X) if name == "sparse" else engine.new(X.copy())
-            expected = told_of(make(cls, seed).fit(*copy.deepcopy((rows, y, weight))), engine.new(X[:9]))
+            expected = told_of(
+                make(cls, seed).fit(*copy.deepcopy((rows, y, weight))), engine.new(X[:9])
+            )
             model = make(cls, seed).fit(rows, y, weight)
             if asked:
                 told_of(model, engine.new(X[:9]))
@@ -479,7 +582,10 @@ def test_pickles_keep_what_the_model_tells(engines, cls, seed):
     assert cls.__module__ == "olsen"
     for engine in engines(cls=cls):
         model = engine.fit(make(cls, seed), X, y)
-        copies = [library.loads(library.dumps(model)) for library in (pickle, pytest.importorskip("cloudpickle"))]
+        copies = [
+            library.loads(library.dumps(model))
+            for library in (pickle, pytest.importorskip("cloudpickle"))
+        ]
         joblib.dump(model, file := io.BytesIO())
         file.seek(0)
         with case(engine.name):
@@ -506,8 +612,16 @@ def test_a_failed_refit_changes_nothing(engines, cls, seed):
     spoilt[0, 2] = np.nan
     for engine in engines(cls=cls):
         model = engine.fit(make(cls, seed), X, y)
-        before, names, fit_intercept = engine.predict(model, X), set(vars(model)), model.fit_intercept
-        for bad, settings in (((spoilt, y), {}), ((X, y), {"fit_intercept": "nothing"}), ((X[:40], y[:39]), {})):
+        before, names, fit_intercept = (
+            engine.predict(model, X),
+            set(vars(model)),
+            model.fit_intercept,
+        )
+        for bad, settings in (
+            ((spoilt, y), {}),
+            ((X, y), {"fit_intercept": "nothing"}),
+            ((X[:40], y[:39]), {}),
+        ):
             with case(engine.name, settings, len(bad[1])):
                 with pytest.raises(ValueError):
                     engine.fit(model.set_params(**settings), *bad)
@@ -523,7 +637,9 @@ def public(model):
 
 @of(*EVERY)
 def test_a_second_fit_leaves_nothing_of_the_first(engines, cls, seed):
-    """One model goes through all engines, there and back; names of columns and the advantage of stacking included."""
+    """One model goes through all engines, there and back; names of columns and the advantage of
+    stacking included.
+    """
     X, y, _ = data(seed)
     there = engines([name for name in ENGINES if name != "stream"], cls)
     fresh = {engine.name: engine.fit(make(cls, seed), X, y) for engine in there}
@@ -553,6 +669,10 @@ def test_parameters_are_left_alone(engines, cls, seed):
             model = make(cls, np.random.RandomState(seed), **settings)
             before, unchanged = model.get_params(), copy.deepcopy(settings)
             after = engine.fit(model, X, y, weight).get_params()
-            assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
+            assert after.keys() == before.keys() and all(
+                after[name] is before[name] for name in before
+            )
             assert_same(settings, unchanged)
-            assert public(clone(model)) == set() and clone(model).get_params().keys() == before.keys()
+            assert (
+                public(clone(model)) == set() and clone(model).get_params().keys() == before.keys()
+            )

@@ -1,7 +1,8 @@
-"""A good guest: a fit changes nothing outside of our own objects, and what we borrow from others is named here.
+"""A good guest: a fit changes nothing outside of our own objects, and what we borrow from others is
+named here.
 
-Where a test of the last part fails after an upgrade, the library named in its message has changed something that it
-never promised; the code has another way where the test says so.
+Where a test of the last part fails after an upgrade, the library named in its message has changed
+something that it never promised; the code has another way where the test says so.
 """
 
 import ast
@@ -28,7 +29,9 @@ def run(code, *arguments):
     """Run code in a new interpreter: what it prints. It must end by itself, without a message."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
     # workers of a Dask cluster in another test leave OMP_NUM_THREADS=1 behind in this process
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")
+    }
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
@@ -156,20 +159,33 @@ assert len(started) <= MOST, "threads that Python does not know of"
 
 
 @linux
-@pytest.mark.parametrize("settings", ["", OWN_SETTINGS], ids=["the usual host", "a host with settings of its own"])
+@pytest.mark.parametrize(
+    "settings", ["", OWN_SETTINGS], ids=["the usual host", "a host with settings of its own"]
+)
 def test_fits_leave_the_host_as_it_was(settings):
-    """Also fits that fail. Generators stay as they were because the fits are given a seed, as in scikit-learn."""
+    """Also fits that fail. Generators stay as they were because the fits are given a seed, as in
+    scikit-learn.
+    """
     assert run(HOST + FITS + settings + COMPARE) == ""
 
 
 # memory, in containers too
 
-BUSY = {"memory.current": "900", "memory.stat": "anon 600\nfile 300\nanon_thp 5\n"}  # pages of files are given back
+BUSY = {
+    "memory.current": "900",
+    "memory.stat": "anon 600\nfile 300\nanon_thp 5\n",
+}  # pages of files are given back
 
 GROUPS = {
     "no group": ({}, 2**20),
-    "its own group": ({"proc/self/cgroup": "0::/a/b:c\n", "sys/fs/cgroup/a/b:c": {"memory.max": "1000", **BUSY}}, 400),
-    "its root is the container": ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup": {"memory.max": "1000", **BUSY}}, 400),
+    "its own group": (
+        {"proc/self/cgroup": "0::/a/b:c\n", "sys/fs/cgroup/a/b:c": {"memory.max": "1000", **BUSY}},
+        400,
+    ),
+    "its root is the container": (
+        {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup": {"memory.max": "1000", **BUSY}},
+        400,
+    ),
     "both have limits": (
         {
             "proc/self/cgroup": "0::/a\n",
@@ -182,8 +198,14 @@ GROUPS = {
         {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a": {"memory.max": "500", **BUSY}},
         0,
     ),
-    "no limit": ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a": {"memory.max": "max", **BUSY}}, 2**20),
-    "unreadable": ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a": {"memory.max": "?", "memory.stat": "?"}}, 2**20),
+    "no limit": (
+        {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a": {"memory.max": "max", **BUSY}},
+        2**20,
+    ),
+    "unreadable": (
+        {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a": {"memory.max": "?", "memory.stat": "?"}},
+        2**20,
+    ),
 }
 
 
@@ -200,7 +222,10 @@ def test_memory_that_groups_leave(tmp_path, monkeypatch):
     assert memory.available_bytes(tmp_path) > 0, "where the system has no such files"
     monkeypatch.setattr(memory, "resource", None)
     for name, (tree, expected) in GROUPS.items():
-        write(tmp_path / name, {"proc/meminfo": "MemTotal: 9999 kB\nMemFree: 5 kB\nMemAvailable:    1024 kB\n"} | tree)
+        write(
+            tmp_path / name,
+            {"proc/meminfo": "MemTotal: 9999 kB\nMemFree: 5 kB\nMemAvailable:    1024 kB\n"} | tree,
+        )
         with case(name):
             assert memory.available_bytes(tmp_path / name) == expected
 
@@ -208,8 +233,7 @@ def test_memory_that_groups_leave(tmp_path, monkeypatch):
 @linux
 def test_memory_that_a_limit_of_the_process_leaves():
     """Numbers are as the kernel counts them: what is said to be there can be had, and hardly more."""
-    printed = run(
-        """
+    printed = run("""
         import resource
         import numpy as np
         from olsen import OLSEnsembleRegressor
@@ -226,14 +250,18 @@ def test_memory_that_a_limit_of_the_process_leaves():
             OLSEnsembleRegressor(3, 5, solver="gram").fit(np.ones((20, 5000)), np.arange(20.0))
         except MemoryError as error:
             print(error)
-        """
-    )
+        """)
     assert "The Gram matrix of 5000 columns needs 200 MB" in printed
 
 
 # what we borrow from other libraries without their promise
 
-CONSTRAINTS = ("Interval", "Options", "StrOptions", "validate_parameter_constraints")  # of parameters
+CONSTRAINTS = (
+    "Interval",
+    "Options",
+    "StrOptions",
+    "validate_parameter_constraints",
+)  # of parameters
 PRIVATE = {
     "sklearn.utils._array_api.get_namespace",
     "sklearn.utils.validation._check_sample_weight",
@@ -253,12 +281,16 @@ def test_no_other_private_name_is_imported():
                 found |= {f"{node.module}.{name.name}" for name in node.names}
             elif isinstance(node, ast.Import):
                 found |= {name.name for name in node.names}
-    private = {name for name in found if "._" in name and not name.startswith(("__future__", "olsen."))}
+    private = {
+        name for name in found if "._" in name and not name.startswith(("__future__", "olsen."))
+    }
     assert private <= PRIVATE, "Use a public name, or add it to PRIVATE together with a test."
 
 
 def test_parameters_and_weights_are_checked_by_private_names_of_scikit_learn():
-    assert hasattr(validation, "_check_sample_weight"), gone(sklearn, "utils.validation._check_sample_weight")
+    assert hasattr(validation, "_check_sample_weight"), gone(
+        sklearn, "utils.validation._check_sample_weight"
+    )
     module = pytest.importorskip("sklearn.utils._param_validation")
     for name in CONSTRAINTS:
         assert hasattr(module, name), gone(sklearn, f"utils._param_validation.{name}")
@@ -286,7 +318,9 @@ def test_callbacks_use_private_names_of_scikit_learn():
         model = OLSEnsembleRegressor(10, random_state=0).set_callbacks(record)
         assert hasattr(model, name), gone(sklearn, f"CallbackSupportMixin.{name}")
         model.fit(X, X[:, 0])
-        assert record.stages() == [("members", 10, 10)], gone(sklearn, "CallbackSupportMixin._callback_fit_ctx")
+        assert record.stages() == [("members", 10, 10)], gone(
+            sklearn, "CallbackSupportMixin._callback_fit_ctx"
+        )
     del model._skl_callbacks
     assert messages.progress(model, "members", 3) is None
     model.fit(X, X[:, 0])
@@ -296,7 +330,9 @@ def test_the_dask_backend_of_joblib_is_known_by_its_client():
     """Class and module are private; the name of the attribute is in Joblib's own examples."""
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"),
+        distributed.Client(
+            processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"
+        ),
         joblib.parallel_config("dask"),
     ):
         backend, _ = joblib.parallel.get_active_backend()

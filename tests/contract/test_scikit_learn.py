@@ -7,7 +7,12 @@ import sys
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+)
 
 ALL_ROWS = [
     OLSEnsembleRegressor(),
@@ -15,7 +20,9 @@ ALL_ROWS = [
     AdaptiveOLSEnsembleRegressor(),
     DropoutRegressor(),
     OLSEnsembleRegressor(n_estimators=10),
-    OLSEnsembleRegressor(n_estimators=10, max_features=0.8, sampling="bernoulli", design="independent"),
+    OLSEnsembleRegressor(
+        n_estimators=10, max_features=0.8, sampling="bernoulli", design="independent"
+    ),
     OLSEnsembleRegressor(n_estimators=10, max_features=1.0, fit_intercept=False),
     OLSEnsembleRegressor(n_estimators=7, solver="orthogonal", n_jobs=2, scale=0.7),
     OLSEnsembleRegressorCV(n_estimators=10),
@@ -30,19 +37,25 @@ ROWS_DRAWN = [
     OLSEnsembleRegressor(n_estimators=10, max_samples=0.6, sampling="bernoulli"),
 ]
 WEIGHTS_ARE_NOT_REPETITIONS = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "a repeated row can be drawn twice, a weighted row only once"
+    f"check_sample_weight_equivalence_on_{kind}_data": (
+        "a repeated row can be drawn twice, a weighted row only once"
+    )
     for kind in ("dense", "sparse")
 }
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*rows repeat others", "ignore:members have .* columns:UserWarning", "ignore:y is constant"
+    "ignore:.*rows repeat others",
+    "ignore:members have .* columns:UserWarning",
+    "ignore:y is constant",
 )
 @pytest.mark.parametrize("estimator", [*ALL_ROWS, *ROWS_DRAWN], ids=str)
 def test_every_check_passes(estimator):
     expected = WEIGHTS_ARE_NOT_REPETITIONS if estimator in ROWS_DRAWN else {}
     done = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
-    assert {each["check_name"]: each["exception"] for each in done if each["status"] == "failed"} == {}
+    assert {
+        each["check_name"]: each["exception"] for each in done if each["status"] == "failed"
+    } == {}
     assert {each["check_name"] for each in done if each["status"] == "xfail"} == set(expected)
     assert {each["check_name"] for each in done if each["status"] == "skipped"} <= {
         "check_array_api_input"
@@ -67,8 +80,12 @@ for estimator in (
 
 
 def test_checks_of_arrays_of_other_libraries_run_too():
-    """They are skipped unless SCIPY_ARRAY_API is set before scipy is imported, hence another process."""
+    """They are skipped unless SCIPY_ARRAY_API is set before scipy is imported, hence another
+    process.
+    """
     pytest.importorskip("array_api_strict")
     environment = os.environ | {"SCIPY_ARRAY_API": "1"}
-    done = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0 and done.stdout.count("passed") == 6, done.stdout + done.stderr

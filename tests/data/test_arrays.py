@@ -1,4 +1,6 @@
-"""Everything follows X: other array libraries give the host's numbers, in their own namespace and on their device."""
+"""Everything follows X: other array libraries give the host's numbers, in their own namespace and
+on their device.
+"""
 
 import numpy as np
 import pytest
@@ -38,14 +40,27 @@ def assert_same(model, expected, X, given, atol=1e-8):
     assert type(model.coef_) is type(given) and type(model.predict(given)) is type(given)
     np.testing.assert_allclose(host(model.coef_), expected.coef_, rtol=0, atol=atol)
     np.testing.assert_allclose(host(model.intercept_), expected.intercept_, rtol=10 * atol)
-    np.testing.assert_allclose(host(model.predict(given)), expected.predict(X), rtol=0, atol=10 * atol)
+    np.testing.assert_allclose(
+        host(model.predict(given)), expected.predict(X), rtol=0, atol=10 * atol
+    )
 
 
 def test_fit_and_predict_as_on_the_host(xp, seed):
     X, y, weight = data(seed)
     for settings in (
-        *({}, {"fit_intercept": False}, {"max_samples": 0.5}, {"max_samples": 12}, {"sampling": "bernoulli"}),
-        *({"scale": 0.8}, {"solver": "gram"}, {"solver": "gram", "max_samples": 0.5}, {"solver": "orthogonal"}),
+        *(
+            {},
+            {"fit_intercept": False},
+            {"max_samples": 0.5},
+            {"max_samples": 12},
+            {"sampling": "bernoulli"},
+        ),
+        *(
+            {"scale": 0.8},
+            {"solver": "gram"},
+            {"solver": "gram", "max_samples": 0.5},
+            {"solver": "orthogonal"},
+        ),
     ):
         for w in (None, weight):
             with case(settings, w is None):
@@ -57,11 +72,15 @@ def test_fit_and_predict_as_on_the_host(xp, seed):
                 assert model.coef_.dtype == xp.float64
                 assert_same(model, expected, X, given[0])
     X, Y, _ = data(seed, q=3)
-    assert_same(ensemble(seed).fit(xp.asarray(X), xp.asarray(Y)), ensemble(seed).fit(X, Y), X, xp.asarray(X))
+    assert_same(
+        ensemble(seed).fit(xp.asarray(X), xp.asarray(Y)), ensemble(seed).fit(X, Y), X, xp.asarray(X)
+    )
 
 
 def test_types_of_rows(xp, seed):
-    """Single precision with means 1000 times the spread: sums in single precision would keep two digits."""
+    """Single precision with means 1000 times the spread: sums in single precision would keep two
+    digits.
+    """
     X, y, _ = data(seed)
     single = (X + 1000).astype(np.float32)
     model = ensemble(seed).fit(xp.asarray(single), xp.asarray(y.astype(np.float32)))
@@ -99,14 +118,22 @@ def test_sizes_and_weights_are_chosen_as_in_blocks(xp, seed):
                 expected = Model(**settings).fit(iter([rows]), None)
                 model = Model(**settings).fit(*(xp.asarray(a) for a in rows))
                 with case(q, len(rows), Model.__name__, settings):
-                    assert (model.n_estimators_, model.criterion_) == (expected.n_estimators_, expected.criterion_)
+                    assert (model.n_estimators_, model.criterion_) == (
+                        expected.n_estimators_,
+                        expected.criterion_,
+                    )
                     assert model.scale_ == pytest.approx(expected.scale_, rel=1e-8)
                     if Model is Sizes:
-                        assert model.max_features_ == pytest.approx(expected.max_features_, rel=1e-8)
+                        assert model.max_features_ == pytest.approx(
+                            expected.max_features_, rel=1e-8
+                        )
                     else:
                         weights = model.cv_results_["weight"], expected.cv_results_["weight"]
                         np.testing.assert_allclose(*weights, rtol=0, atol=1e-8)
-                    scores = model.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+                    scores = (
+                        model.cv_results_["mean_test_score"],
+                        expected.cv_results_["mean_test_score"],
+                    )
                     np.testing.assert_allclose(*scores, rtol=1e-8)
                     assert_same(model, expected, X, xp.asarray(X))
 
@@ -142,7 +169,12 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(xp, seed):
             "X contains NaN: 1 missing value in 1 of 150 rows",
             "row 5 (counted from 0), column 0",
         ),
-        (plain, (X, np.where(np.isnan(nan), np.inf, y)), "y contains infinity: 1 infinite value", "row 5"),
+        (
+            plain,
+            (X, np.where(np.isnan(nan), np.inf, y)),
+            "y contains infinity: 1 infinite value",
+            "row 5",
+        ),
         (plain, (X, y[:-1]), "(149,)", "150 rows"),
         (plain, (X[0], y), "(40,)"),
         (plain, (X, y, weight[:-1]), "(149,)", "150 rows"),
@@ -174,7 +206,9 @@ def test_mixed_places_are_refused(xp, seed):
     if not hasattr(xp, "Device"):
         return  # array-api-strict has devices to tell apart
     elsewhere = xp.Device("device1")
-    with pytest.raises(ValueError, match=r"X is array_api_strict on .*CPU.*, y is array_api_strict on .*device1"):
+    with pytest.raises(
+        ValueError, match=r"X is array_api_strict on .*CPU.*, y is array_api_strict on .*device1"
+    ):
         OLSEnsembleRegressor(5).fit(xp.asarray(X), xp.asarray(y, device=elsewhere))
     there = [xp.asarray(a, device=elsewhere) for a in (X, y)]
     assert OLSEnsembleRegressor(5, random_state=0).fit(*there).coef_.device == elsewhere
@@ -201,10 +235,14 @@ def test_dispatch_leaves_everything_else_as_it_is(xp, seed):
     X, y, _ = data(seed)
     expected = OLSEnsembleRegressor(5, random_state=seed).fit(X, y)
     given_as = [sp.csr_array(X), da.from_array(X)]
-    if parse_version(sklearn.__version__) >= parse_version("1.8"):  # scikit-learn itself refused them before
+    if parse_version(sklearn.__version__) >= parse_version(
+        "1.8"
+    ):  # scikit-learn itself refused them before
         given_as += [pd.DataFrame(X), X.tolist()]
     for given in given_as:
-        model = OLSEnsembleRegressor(5, random_state=seed).fit(given, da.from_array(y) if hasattr(given, "dask") else y)
+        model = OLSEnsembleRegressor(5, random_state=seed).fit(
+            given, da.from_array(y) if hasattr(given, "dask") else y
+        )
         assert isinstance(model.coef_, np.ndarray)
         np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-10)
 
@@ -219,5 +257,7 @@ def test_without_dispatch_nothing_changes(xp, seed):
             model = OLSEnsembleRegressor(5, random_state=0).fit(xp.asarray(X), xp.asarray(y))
             assert isinstance(model.coef_, np.ndarray)
         for given in (X, pd.DataFrame(X), da.from_array(X)):
-            with pytest.raises(ValueError, match=rf"coef_ is an array of {xp.__name__} .*array_api_dispatch=True"):
+            with pytest.raises(
+                ValueError, match=rf"coef_ is an array of {xp.__name__} .*array_api_dispatch=True"
+            ):
                 there.predict(given)

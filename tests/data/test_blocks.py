@@ -1,4 +1,6 @@
-"""Data in row blocks: the coefficients of arrays, in constant memory, and nothing half-fitted on bad input."""
+"""Data in row blocks: the coefficients of arrays, in constant memory, and nothing half-fitted on
+bad input.
+"""
 
 import os
 import subprocess
@@ -41,14 +43,20 @@ def cut(size, *arrays):
 
 
 def ensemble(seed, **settings):
-    return OLSEnsembleRegressor(15, settings.pop("max_features", 0.5), random_state=seed, **settings)
+    return OLSEnsembleRegressor(
+        15, settings.pop("max_features", 0.5), random_state=seed, **settings
+    )
 
 
 def assert_same(got, expected, tol=1e-8):
     np.testing.assert_allclose(got.coef_, expected.coef_, rtol=0, atol=tol)
     np.testing.assert_allclose(got.intercept_, expected.intercept_, rtol=tol)
     # what is refined on rows at hand takes a second pass over blocks
-    assert got.n_features_in_ == P and got.n_estimators_ == 15 and got.n_fallbacks_ >= expected.n_fallbacks_
+    assert (
+        got.n_features_in_ == P
+        and got.n_estimators_ == 15
+        and got.n_fallbacks_ >= expected.n_fallbacks_
+    )
 
 
 def write_npy(folder, *arrays):
@@ -75,19 +83,28 @@ def open_dataset(path):
 # name -> function(folder, X, y, weight) that returns the arguments of fit
 SOURCES = {
     "array": lambda folder, *rows: rows,
-    "memory map": lambda folder, *rows: tuple(np.load(path, mmap_mode="r") for path in write_npy(folder, *rows)),
+    "memory map": lambda folder, *rows: tuple(
+        np.load(path, mmap_mode="r") for path in write_npy(folder, *rows)
+    ),
     "slice of a map": lambda folder, *rows: tuple(
-        np.load(path, mmap_mode="r")[3:] for path in write_npy(folder, *(np.r_[a[:3], a] for a in rows))
+        np.load(path, mmap_mode="r")[3:]
+        for path in write_npy(folder, *(np.r_[a[:3], a] for a in rows))
     ),
     "npy": lambda folder, *rows: write_npy(folder, *rows),
-    "npy by columns": lambda folder, *rows: write_npy(folder, np.asfortranarray(rows[0]), *rows[1:]),
+    "npy by columns": lambda folder, *rows: write_npy(
+        folder, np.asfortranarray(rows[0]), *rows[1:]
+    ),
     "npy and arrays": lambda folder, *rows: (str(write_npy(folder, *rows)[0]), *rows[1:]),
     "parquet": lambda folder, *rows: (write_parquet(folder, *rows)[0], "target", "w"),
     "folder": lambda folder, *rows: (write_parquet(folder, *rows)[1], "target", "w"),
     "dataset": lambda folder, *rows: (open_dataset(write_parquet(folder, *rows)[0]), "target", "w"),
     "function": lambda folder, *rows: (cut(97, *rows), None, None),
     "iterator": lambda folder, *rows: (cut(64, *rows)(), None, None),
-    "sparse blocks": lambda folder, *rows: (((sp.csr_array(X), *other) for X, *other in cut(50, *rows)()), None, None),
+    "sparse blocks": lambda folder, *rows: (
+        ((sp.csr_array(X), *other) for X, *other in cut(50, *rows)()),
+        None,
+        None,
+    ),
 }
 
 
@@ -103,7 +120,9 @@ def keeps_rows(model):
 
 @pytest.mark.parametrize("source", [*SOURCES, "partial_fit"])
 def test_every_source_gives_the_coefficients_of_the_array(source, seed, tmp_path, monkeypatch):
-    """To 1e-8, from the same numbers. Coefficients of single-precision data are rounded to it, once and at the end."""
+    """To 1e-8, from the same numbers. Coefficients of single-precision data are rounded to it, once
+    and at the end.
+    """
     for dtype in (np.float64, np.float32):
         folder = tmp_path / dtype.__name__
         folder.mkdir()
@@ -117,12 +136,22 @@ def test_every_source_gives_the_coefficients_of_the_array(source, seed, tmp_path
                 model.partial_fit(*batch)
         else:
             model.fit(*SOURCES[source](folder, X, y, weight))
-        assert keeps_rows(model) == (source == "array"), "everything but the array is read in pieces"
+        assert keeps_rows(model) == (source == "array"), (
+            "everything but the array is read in pieces"
+        )
         assert model.coef_.dtype == dtype
         half_a_unit = np.finfo(dtype).eps / 2 if dtype == np.float32 else 0.0
-        np.testing.assert_allclose(model.coef_.astype(np.float64), expected.coef_, rtol=half_a_unit, atol=1e-8)
-        np.testing.assert_allclose(np.float64(model.intercept_), expected.intercept_, rtol=half_a_unit + 1e-8)
-        assert model.n_features_in_ == P and model.n_estimators_ == 15 and model.n_fallbacks_ == expected.n_fallbacks_
+        np.testing.assert_allclose(
+            model.coef_.astype(np.float64), expected.coef_, rtol=half_a_unit, atol=1e-8
+        )
+        np.testing.assert_allclose(
+            np.float64(model.intercept_), expected.intercept_, rtol=half_a_unit + 1e-8
+        )
+        assert (
+            model.n_features_in_ == P
+            and model.n_estimators_ == 15
+            and model.n_fallbacks_ == expected.n_fallbacks_
+        )
         if source in ("parquet", "folder", "dataset"):
             assert model.feature_names_in_.tolist() == [f"x{j}" for j in range(P)]
 
@@ -177,10 +206,17 @@ def test_blocks_that_are_frames_keep_their_names(seed):
         model = cls(n_estimators=10, random_state=0)
         fit = lambda rows, model=model: clone(model).fit(cut(300, rows, pd.Series(y)), None)  # noqa: E731
         assert fit(frame).feature_names_in_.tolist() == names
-        assert not hasattr(fit(X), "feature_names_in_") and not hasattr(fit(pd.DataFrame(X)), "feature_names_in_")
+        assert not hasattr(fit(X), "feature_names_in_") and not hasattr(
+            fit(pd.DataFrame(X)), "feature_names_in_"
+        )
     for columns, odd in ((names[::-1], "'l'"), ([*names[:-1], "z"], "'l', 'z'")):
         other = frame.set_axis(columns, axis=1)
-        assert_refused(ensemble(seed), (iter([(frame[:30], y[:30]), (other[30:], y[30:])]), None), "block 1", odd)
+        assert_refused(
+            ensemble(seed),
+            (iter([(frame[:30], y[:30]), (other[30:], y[30:])]), None),
+            "block 1",
+            odd,
+        )
 
 
 def test_blocks_of_tables_are_not_mixed_with_another_order_of_columns(seed):
@@ -191,8 +227,10 @@ def test_blocks_of_tables_are_not_mixed_with_another_order_of_columns(seed):
         "pandas": lambda rows, names: pd.DataFrame(rows, columns=list("abc"))[names],
         "polars": lambda rows, names: pl.DataFrame(rows, schema=list("abc"), orient="row")[names],
         "Table": lambda rows, names: pa.table(dict(zip("abc", rows.T, strict=True))).select(names),
-        "RecordBatch": lambda rows, names: pa.RecordBatch.from_pydict(dict(zip("abc", rows.T, strict=True))).select(
-            names
+        "RecordBatch": (
+            lambda rows, names: pa.RecordBatch.from_pydict(
+                dict(zip("abc", rows.T, strict=True))
+            ).select(names)
         ),
     }
     expected = ensemble(seed).fit(cut(200, X, y), None)
@@ -200,17 +238,32 @@ def test_blocks_of_tables_are_not_mixed_with_another_order_of_columns(seed):
     for (first, one), (second, other) in product(make.items(), repeat=2):
         with case(first, second):
             model = ensemble(seed).fit(
-                iter([(one(X[:99], list("abc")), y[:99]), (other(X[99:], list("abc")), y[99:])]), None
+                iter([(one(X[:99], list("abc")), y[:99]), (other(X[99:], list("abc")), y[99:])]),
+                None,
             )
             assert model.feature_names_in_.tolist() == list("abc")
             np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-10)
             mixed = [(one(X[:99], list("abc")), y[:99]), (other(X[99:], reordered), y[99:])]
-            assert_refused(ensemble(seed), (iter(mixed), None), "block 1", "another order", "'c', 'a'")
+            assert_refused(
+                ensemble(seed), (iter(mixed), None), "block 1", "another order", "'c', 'a'"
+            )
     for name, table in make.items():
         named, nameless = (table(X[:99], list("abc")), y[:99]), (X[99:], y[99:])
         with case(name):
-            assert_refused(ensemble(seed), (iter([named, nameless]), None), "block 1", "no names of columns", "'a'")
-            assert_refused(ensemble(seed), (iter([nameless, named]), None), "block 1", "'a'", "first block has none")
+            assert_refused(
+                ensemble(seed),
+                (iter([named, nameless]), None),
+                "block 1",
+                "no names of columns",
+                "'a'",
+            )
+            assert_refused(
+                ensemble(seed),
+                (iter([nameless, named]), None),
+                "block 1",
+                "'a'",
+                "first block has none",
+            )
     targets = pd.DataFrame({"u": y, "v": X[:, 0]})
     swapped = [(X[:99], targets[:99]), (X[99:], targets[["v", "u"]][99:])]
     assert_refused(ensemble(seed), (iter(swapped), None), "block 1", "other targets", "'v', 'u'")
@@ -223,13 +276,17 @@ def test_record_batches_have_names_in_memory_too(seed):
     for cls in THREE:
         model = cls(n_estimators=10, random_state=0).fit(batch, y)
         assert model.feature_names_in_.tolist() == list("abc")
-        np.testing.assert_allclose(model.predict(batch), model.predict(batch.to_pandas()), rtol=1e-12)
+        np.testing.assert_allclose(
+            model.predict(batch), model.predict(batch.to_pandas()), rtol=1e-12
+        )
         with pytest.raises(ValueError, match="same order"):
             model.predict(batch.select(["c", "b", "a"]))
 
 
 def test_moments_survive_large_means_and_drift(seed):
-    """Columns far from zero that move from block to block: as accurate as two passes; raw sums lose all digits."""
+    """Columns far from zero that move from block to block: as accurate as two passes; raw sums lose
+    all digits.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((2000, 4)) + 1e6 + np.linspace(0, 30, 2000)[:, None]
     Y = rng.standard_normal((2000, 2)) - 1e5
@@ -241,7 +298,9 @@ def test_moments_survive_large_means_and_drift(seed):
         got, expected = accumulator.moments(), from_data(X, Y, weight, centre=centre)
         for name in ("G", "C", "yy", "mean_x", "mean_y"):
             scale = np.abs(getattr(expected, name)).max()
-            np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=0, atol=1e-9 * scale)
+            np.testing.assert_allclose(
+                getattr(got, name), getattr(expected, name), rtol=0, atol=1e-9 * scale
+            )
         assert got.n_rows == 2000 and got.weight == pytest.approx(weight.sum())
 
 
@@ -257,23 +316,39 @@ def test_other_rows_at_the_second_reading_are_noticed_and_the_same_never(seed):
     Z = np.c_[X[:, :-1], X[:, 0]]  # dependent
     for fit_intercept in (True, False):
         how = {"max_features": 1.0, "fit_intercept": fit_intercept}
-        later = {"1150": (Z[:1150], y[:1150]), "others": (Z + (Z[7, 2] == Z) * 0.1, y), "11": (Z[:, :-1], y)}
+        later = {
+            "1150": (Z[:1150], y[:1150]),
+            "others": (Z + (Z[7, 2] == Z) * 0.1, y),
+            "11": (Z[:, :-1], y),
+        }
         for fact, other in later.items():
             readings = iter([(Z, y), other])
-            assert_refused(ensemble(seed, **how), (lambda it=readings: iter([next(it)]), None), "second", fact)
+            assert_refused(
+                ensemble(seed, **how), (lambda it=readings: iter([next(it)]), None), "second", fact
+            )
     blocks = cut(50, Z, y)()
-    assert_refused(ensemble(seed, max_features=1.0), (lambda: blocks, None), f"{N} rows", "and 0 at", "fresh iterator")
+    assert_refused(
+        ensemble(seed, max_features=1.0),
+        (lambda: blocks, None),
+        f"{N} rows",
+        "and 0 at",
+        "fresh iterator",
+    )
     weight = np.arange(N) % 3.0
     for settings in ({}, {"fit_intercept": False}):
         for offset in (0, 1e6, -1e9):
             with case(settings, offset):
                 near = (np.c_[X[:, :4] - X[:, :4].mean(axis=0), np.ones(N)])[:, [0, 1, 2, 3, 0, 4]]
                 rows = cut(70, near * 10.0 ** np.arange(-3, 3) + offset, y + offset, weight)
-                assert np.isfinite(ensemble(seed, max_features=1.0, **settings).fit(rows, None).coef_).all()
+                assert np.isfinite(
+                    ensemble(seed, max_features=1.0, **settings).fit(rows, None).coef_
+                ).all()
 
 
 def test_columns_far_from_zero_are_not_told_apart_by_rounding(seed):
-    """Two columns proportional to each other and one that is constant: the shortest solution, whatever the means."""
+    """Two columns proportional to each other and one that is constant: the shortest solution,
+    whatever the means.
+    """
     rng = np.random.default_rng(seed)
     near = rng.standard_normal((300, P))
     y = near[:, 3:] @ rng.standard_normal(P - 3) + near[:, 0] + rng.standard_normal(300)
@@ -287,7 +362,11 @@ def test_columns_far_from_zero_are_not_told_apart_by_rounding(seed):
             stream = ensemble(seed)
             for part in cut(size, X, y)():
                 stream.partial_fit(*part)
-            for model in (ensemble(seed).fit(X, y), ensemble(seed).fit(cut(size, X, y), None), stream):
+            for model in (
+                ensemble(seed).fit(X, y),
+                ensemble(seed).fit(cut(size, X, y), None),
+                stream,
+            ):
                 with case(offset, size):  # what rounding X itself does
                     np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-12 * offset)
 
@@ -295,7 +374,13 @@ def test_columns_far_from_zero_are_not_told_apart_by_rounding(seed):
 def test_members_that_draw_rows_need_them_in_memory(seed):
     X, y, _ = data(seed)
     for cls, rows in product((OLSEnsembleRegressor, OLSEnsembleRegressorCV), (0.5, N)):
-        assert_refused(cls(5, max_samples=rows), (cut(64, X, y), None), f"max_samples={rows}", "array in memory", "1.0")
+        assert_refused(
+            cls(5, max_samples=rows),
+            (cut(64, X, y), None),
+            f"max_samples={rows}",
+            "array in memory",
+            "1.0",
+        )
 
 
 def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(seed):
@@ -312,7 +397,10 @@ def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(seed):
             model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, Y)(), None)
             with case(fit_intercept, q):
                 assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_
-                scores = model.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+                scores = (
+                    model.cv_results_["mean_test_score"],
+                    expected.cv_results_["mean_test_score"],
+                )
                 np.testing.assert_allclose(*scores, rtol=1e-8)
                 np.testing.assert_allclose(model.risk_curve(), expected.risk_curve(), rtol=1e-8)
                 np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
@@ -323,7 +411,9 @@ def test_tuning_from_blocks_with_dependent_columns_and_gcv(seed):
     settings = {"random_state": seed, "scale": 1.0}
     plain = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(cut(64, X, y)(), None)
     in_memory = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(X, y)
-    assert plain.criterion_ == "gcv" and plain.score(X, y) == pytest.approx(in_memory.score(X, y), abs=0.05)
+    assert plain.criterion_ == "gcv" and plain.score(X, y) == pytest.approx(
+        in_memory.score(X, y), abs=0.05
+    )
     model = OLSEnsembleRegressorCV(30, cv="oob")  # needs every row again
     assert_refused(model, (cut(64, X, y)(), None), "cv='oob'")
     X[:, 3] = X[:, 2]
@@ -352,7 +442,12 @@ def test_bad_blocks_are_named_and_nothing_is_left_behind(seed):
         (iter([(X[:50].astype(str), y[:50])]), "block 0", "<U"),
         (iter([(X[:50], y[:50].astype(str).astype(object) + "x")]), "y of block 0"),
         (iter([(X[:50, 0], y[:50])]), "block 0", "(50,)"),
-        (cut(100, put(X, [205, 211], np.nan), y), "block 2", "rows 200 to 299", "X, in 2 rows: 205, 211"),
+        (
+            cut(100, put(X, [205, 211], np.nan), y),
+            "block 2",
+            "rows 200 to 299",
+            "X, in 2 rows: 205, 211",
+        ),
         (cut(100, X, put(y, 301, np.inf)), "block 3", "y, in 1 rows: 301"),
         (cut(100, put(X, 3, np.inf), y), "block 0", "X, in 1 rows: 3"),
         (cut(100, X * 1e200, y), "block 0", "column 0 of X"),
@@ -370,7 +465,14 @@ def test_bad_blocks_are_named_and_nothing_is_left_behind(seed):
         facts = f"positive for {positive} of 1200 rows", "at least 2"
         for cls in THREE:
             assert_refused(cls(n_estimators=5), (cut(100, X, y, weight), None), *facts)
-    for number in (0, 31, 32, 495, 511, 512):  # also in those that complete a run of blocks summed about one shift
+    for number in (
+        0,
+        31,
+        32,
+        495,
+        511,
+        512,
+    ):  # also in those that complete a run of blocks summed about one shift
         rng = np.random.default_rng(number)
         rows = [rng.standard_normal((10 * 520, 4)), rng.standard_normal(10 * 520)]
         rows[number % 2][10 * number + 3] = np.nan
@@ -385,7 +487,9 @@ def test_bad_files_are_named(seed, tmp_path):
     write_parquet(tmp_path, X, y, weight)
     text = {"a": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"], "y": [1.0, 2.0, 2.0]}
     pq.write_table(pa.table(text), tmp_path / "text.parquet")
-    pq.write_table(pa.table({"a": [1.0, None, 3.0], "y": [1.0, 2.0, 2.0]}), tmp_path / "null.parquet")
+    pq.write_table(
+        pa.table({"a": [1.0, None, 3.0], "y": [1.0, 2.0, 2.0]}), tmp_path / "null.parquet"
+    )
     pq.write_table(pa.table({"y": [1.0, 2.0, 2.0]}), tmp_path / "alone.parquet")
     for name, target, *facts in (
         ("X.npy", "target", "'target'", "no named columns"),
@@ -402,22 +506,30 @@ def test_bad_files_are_named(seed, tmp_path):
         with case(name, target):
             assert_refused(ensemble(seed), (tmp_path / name, target), *facts)
     (tmp_path / "X.zarr").mkdir()
-    assert_refused(ensemble(seed), (tmp_path / "X.zarr", y), "X.zarr", ".npy or .parquet", "iterator of blocks")
-    assert_refused(ensemble(seed), (tmp_path / "nothing.npy", y), "nothing.npy", error=FileNotFoundError)
+    assert_refused(
+        ensemble(seed), (tmp_path / "X.zarr", y), "X.zarr", ".npy or .parquet", "iterator of blocks"
+    )
+    assert_refused(
+        ensemble(seed), (tmp_path / "nothing.npy", y), "nothing.npy", error=FileNotFoundError
+    )
     assert_refused(ensemble(seed), (cut(10, X, y)(), y), "pass y=None")
     (tmp_path / "many" / "2.parquet").write_bytes((tmp_path / "one.parquet").read_bytes()[:1000])
     assert_refused(ensemble(seed), (tmp_path / "many", "target"), "cut short")
     for name in ("X.npy", "one.parquet"):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[: len(whole) // 2])
-        assert_refused(ensemble(seed), (tmp_path / name, y if name == "X.npy" else "target"), "cut short")
+        assert_refused(
+            ensemble(seed), (tmp_path / name, y if name == "X.npy" else "target"), "cut short"
+        )
 
 
 def test_blocks_without_rows_and_without_weight_add_nothing_and_rows_are_reported(seed, capsys):
     for q in (None, 2):
         X, y, _ = data(seed, q)
         parts = [(X[:0], y[:0]), (X[:300], y[:300]), (X[300:300], y[300:300]), (X[300:], y[300:])]
-        assert_same(ensemble(seed).fit(lambda parts=parts: iter(parts), None), ensemble(seed).fit(X, y))
+        assert_same(
+            ensemble(seed).fit(lambda parts=parts: iter(parts), None), ensemble(seed).fit(X, y)
+        )
     Z, weight = np.c_[X[:, :-1], X[:, 0]], np.r_[np.zeros(200), np.ones(N - 200)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -449,11 +561,21 @@ except MemoryError:
 def test_a_file_larger_than_the_memory_limit(tmp_path):
     """200 MB in single precision, with 160 MB to work in; loading the file alone would fail."""
     rng = np.random.default_rng(0)
-    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(100_000, 500))
+    X = np.lib.format.open_memmap(
+        tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(100_000, 500)
+    )
     for start in range(0, 100_000, 10_000):
         X[start : start + 10_000] = rng.standard_normal((10_000, 500), dtype=np.float32)
     np.save(tmp_path / "y.npy", np.asarray(X[:, :5].sum(axis=1)))
     del X
-    command = [sys.executable, "-c", textwrap.dedent(LIMITED), str(tmp_path / "X.npy"), str(tmp_path / "y.npy")]
-    out = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(LIMITED),
+        str(tmp_path / "X.npy"),
+        str(tmp_path / "y.npy"),
+    ]
+    out = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    )
     assert out.stdout.strip() == "fitted (500,)", out.stderr[-2000:]

@@ -34,7 +34,12 @@ def client():
     import dask
 
     quiet = {"distributed.worker.memory.terminate": False, "distributed.admin.log-length": 0}
-    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    settings = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+    }
     with (
         dask.config.set(quiet),
         distributed.LocalCluster(silence_logs=50, **settings) as local,
@@ -71,22 +76,36 @@ def test_chunks_weights_and_settings_do_not_matter(seed):
         for chunks in ((300, P), (77, 5), ((1, 499, 700), P)):
             for w in (None, weight):
                 with case(dtype, chunks, w is None):
-                    given = [da.from_array(X.astype(dtype), chunks=chunks), da.from_array(y, chunks=123)]
-                    model = ensemble(seed).fit(*given, None if w is None else da.from_array(w, chunks=50))
+                    given = [
+                        da.from_array(X.astype(dtype), chunks=chunks),
+                        da.from_array(y, chunks=123),
+                    ]
+                    model = ensemble(seed).fit(
+                        *given, None if w is None else da.from_array(w, chunks=50)
+                    )
                     expected = ensemble(seed).fit(X.astype(dtype).astype(float), y, w)
                     rounding = 2 * np.finfo(dtype).eps * np.abs(expected.coef_).max()
-                    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=0, atol=1e-8 + rounding)
+                    np.testing.assert_allclose(
+                        model.coef_, expected.coef_, rtol=0, atol=1e-8 + rounding
+                    )
                     predicted = model.predict(given[0])
-                    assert isinstance(predicted, da.Array) and predicted.chunks[0] == given[0].chunks[0]
+                    assert (
+                        isinstance(predicted, da.Array)
+                        and predicted.chunks[0] == given[0].chunks[0]
+                    )
                     assert model.coef_.dtype == predicted.dtype == dtype
-                    np.testing.assert_allclose(predicted.compute(), model.predict(X.astype(dtype)), rtol=1e-5)
+                    np.testing.assert_allclose(
+                        predicted.compute(), model.predict(X.astype(dtype)), rtol=1e-5
+                    )
     X, Y, _ = data(seed, q=3)
     rows = da.from_array(X, chunks=(200, P)), da.from_array(Y, chunks=(90, 2))
     for settings in ({"fit_intercept": False}, {"scale": 0.7}, {"solver": "masked_cg"}):
         with case(settings):
             model = ensemble(seed, **settings).fit(*rows)
             assert_same(model, ensemble(seed, **settings).fit(X, Y), 1e-7)
-            np.testing.assert_allclose(model.predict(rows[0]).compute(), model.predict(X), atol=1e-10)
+            np.testing.assert_allclose(
+                model.predict(rows[0]).compute(), model.predict(X), atol=1e-10
+            )
 
 
 def test_data_frames_with_targets_and_weights_of_every_kind(seed):
@@ -97,8 +116,12 @@ def test_data_frames_with_targets_and_weights_of_every_kind(seed):
     for cls in THREE:
         make_model = partial(cls, n_estimators=10, random_state=0)
         expected = make_model().fit(lazy(X, y)[0], y, weight)
-        given = {make.__name__: (frame, make(y), make(weight)) for make in (np.asarray, pd.Series, list)}
-        for name, rows in (given | {"names": (table, "t", "w"), "series": (frame, series, weight)}).items():
+        given = {
+            make.__name__: (frame, make(y), make(weight)) for make in (np.asarray, pd.Series, list)
+        }
+        for name, rows in (
+            given | {"names": (table, "t", "w"), "series": (frame, series, weight)}
+        ).items():
             with case(cls.__name__, name):
                 model = make_model().fit(*rows)
                 assert_same(model, expected)
@@ -109,13 +132,18 @@ def test_data_frames_with_targets_and_weights_of_every_kind(seed):
     predicted = ensemble(seed).fit(frame, y).predict(frame).compute()
     np.testing.assert_allclose(predicted, ensemble(seed).fit(X, y).predict(X), atol=1e-7)
     whole = np.rint(3 * X)
-    for rows in (lazy(whole.astype(object), y)[0], dd.from_pandas(pd.DataFrame(whole).astype("Int64"), npartitions=3)):
+    for rows in (
+        lazy(whole.astype(object), y)[0],
+        dd.from_pandas(pd.DataFrame(whole).astype("Int64"), npartitions=3),
+    ):
         assert_same(ensemble(seed).fit(rows, y), ensemble(seed).fit(whole, y), 1e-7)
 
 
 def test_tuning_is_that_of_blocks_and_row_subsets_are_refused(seed):
     X, y, _ = data(seed)
-    assert_refused(ensemble(seed, max_samples=0.5), lazy(X, y), "max_samples=0.5", "array in memory")
+    assert_refused(
+        ensemble(seed, max_samples=0.5), lazy(X, y), "max_samples=0.5", "array in memory"
+    )
     tuned = [
         OLSEnsembleRegressorCV(20, random_state=seed),
         OLSEnsembleRegressorCV(20, sampling="determinantal", random_state=seed),
@@ -180,8 +208,17 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
         ((rows[:, 0], target), "(1200,)"),
         ((rows, target, weight[:, None]), "sample_weight has 2 dimensions"),
         ((rows, target, da.ones((N, 1), chunks=20)), "sample_weight has 2 dimensions"),
-        ((rows, y, np.where(np.arange(N) == 3, np.nan, 1.0)), "block 0", "sample_weight, in 1 rows: 3"),
-        ((rows, y, np.where(np.arange(N) == 300, -5.0, 1.0)), "block 2", "negative", "in 1 rows: 300"),
+        (
+            (rows, y, np.where(np.arange(N) == 3, np.nan, 1.0)),
+            "block 0",
+            "sample_weight, in 1 rows: 3",
+        ),
+        (
+            (rows, y, np.where(np.arange(N) == 300, -5.0, 1.0)),
+            "block 2",
+            "negative",
+            "in 1 rows: 300",
+        ),
         ((table, "price"), "'price'", "'a'"),
         ((table, "t", "v"), "'v'"),
         ((rows, "t"), "'t'"),
@@ -201,7 +238,12 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
     for positive in (0, 1):
         few = (np.arange(N) < positive).astype(float)
         for given in (rows, lazy_frame(X)):
-            assert_refused(ensemble(seed), (given, y, few), f"positive for {positive} of 1200 rows", "at least 2")
+            assert_refused(
+                ensemble(seed),
+                (given, y, few),
+                f"positive for {positive} of 1200 rows",
+                "at least 2",
+            )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         some = (np.arange(N) >= 300).astype(float)
@@ -224,7 +266,10 @@ def test_the_model_knows_its_columns(seed):
         assert str(found.value) == str(expected.value)
     model = ensemble(seed).fit(*lazy(X, y))
     for given in (lazy(X[:, :3], y)[0], lazy_frame(X[:, :3])):
-        with pytest.raises(ValueError, match=r"(?s)3 features.*14 features"), warnings.catch_warnings():
+        with (
+            pytest.raises(ValueError, match=r"(?s)3 features.*14 features"),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
             model.predict(given)
     for given in (lazy(X, y)[1], lazy_frame(X)["a"]):
@@ -234,7 +279,9 @@ def test_the_model_knows_its_columns(seed):
 
 def test_merges_go_in_order_whatever_the_number():
     for count in (1, 7, 8, 9, 70):
-        merged = plumbing.compute(plumbing.tree([[i] for i in range(count)], lambda parts: list(chain(*parts))))[0]
+        merged = plumbing.compute(
+            plumbing.tree([[i] for i in range(count)], lambda parts: list(chain(*parts)))
+        )[0]
         assert merged == list(range(count))
 
 
@@ -253,11 +300,18 @@ def test_on_a_cluster_nothing_of_the_length_of_the_data_comes_home(client, seed,
     monkeypatch.setattr(plumbing, "compute", counted)
     model = ensemble(seed).fit(X, y)
     assert sizes and max(sizes) < 10_000
-    assert abs(model.predict(X)[:5].compute() - (X[:5] @ model.coef_ + model.intercept_).compute()).max() < 1e-9
+    assert (
+        abs(
+            model.predict(X)[:5].compute() - (X[:5] @ model.coef_ + model.intercept_).compute()
+        ).max()
+        < 1e-9
+    )
 
 
 def _slow_rows(X, folder):
-    """A Dask array of 24 chunks that take their time; every run of one leaves the worker's process id in `folder`."""
+    """A Dask array of 24 chunks that take their time; every run of one leaves the worker's process
+    id in `folder`.
+    """
 
     def slowly(block):
         import tempfile
@@ -281,21 +335,28 @@ def _kill_a_busy_worker(folder, after):
 
 
 def test_killing_a_worker_changes_nothing(client, seed, tmp_path):
-    """The worker dies while it holds the sums of some chunks and works on another, so chunks must be made again.
+    """The worker dies while it holds the sums of some chunks and works on another, so chunks must
+    be made again.
 
     The tuned fit: it reads the sums that a plain one reads, by folds.
     """
     X, y, _ = data(seed, n=2400)
-    y = y + 60 * np.random.default_rng(seed).standard_normal(len(y))  # so that tuning stops short of all columns
+    y = y + 60 * np.random.default_rng(seed).standard_normal(
+        len(y)
+    )  # so that tuning stops short of all columns
     target = da.from_array(y, chunks=100)
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     undisturbed.mkdir(), disturbed.mkdir()
-    expected = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=seed).fit(_slow_rows(X, undisturbed), target)
+    expected = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=seed).fit(
+        _slow_rows(X, undisturbed), target
+    )
     assert len(list(undisturbed.iterdir())) == 24
     workers = set(client.run(os.getpid).values())
     with ThreadPoolExecutor(1) as killer:
         kill = killer.submit(_kill_a_busy_worker, disturbed, 8)
-        model = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=seed).fit(_slow_rows(X, disturbed), target)
+        model = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=seed).fit(
+            _slow_rows(X, disturbed), target
+        )
         fitted = time.monotonic()
         victim, killed = kill.result()
     assert victim in workers and killed < fitted

@@ -22,7 +22,9 @@ def xp(request, monkeypatch):
     module = pytest.importorskip(request.param)
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     if request.param == "torch":
-        module.set_num_threads(1)  # small arrays: threads that wait for each other take most of the time
+        module.set_num_threads(
+            1
+        )  # small arrays: threads that wait for each other take most of the time
     with sklearn.config_context(array_api_dispatch=True):
         yield module
 
@@ -47,7 +49,9 @@ def data(seed, n=400, p=30, q=1, dependent=False):
 def both(X, Y, space, centre=True, count=4):
     """Moments of folds on the device, and the same on the host."""
     parts = [(X[f::count], Y[f::count]) for f in range(count)]
-    there = [from_data(space.put(x), space.put(y), None, centre=centre, space=space) for x, y in parts]
+    there = [
+        from_data(space.put(x), space.put(y), None, centre=centre, space=space) for x, y in parts
+    ]
     return there, [from_data(x, y, None, centre=centre) for x, y in parts]
 
 
@@ -58,15 +62,22 @@ def test_prefixes_are_least_squares_on_columns_that_add_rank(space, seed, monkey
             monkeypatch.setattr(moment_curves, "BLOCK_COLUMNS", block)
             X, Y = data(seed, q=q, dependent=dependent)
             there, _ = both(X, Y, space)
-            orders = np.stack([np.arange(30), np.arange(30)[::-1], np.random.default_rng(seed).permutation(30)])
+            orders = np.stack(
+                [np.arange(30), np.arange(30)[::-1], np.random.default_rng(seed).permutation(30)]
+            )
             sizes = np.array([1, 3, 6, 14, 19, 30])
             found = space.get(moment_curves._prefix_coefficients(there, orders, sizes))
             for f, (k, order), (s, size) in product(range(4), enumerate(orders), enumerate(sizes)):
                 x, y = X[f::4] - X[f::4].mean(axis=0), Y[f::4] - Y[f::4].mean(axis=0)
-                rank = [np.linalg.matrix_rank(x[:, order[:j]], tol=1e-8) if j else 0 for j in range(size + 1)]
+                rank = [
+                    np.linalg.matrix_rank(x[:, order[:j]], tol=1e-8) if j else 0
+                    for j in range(size + 1)
+                ]
                 adds, expected = order[:size][np.diff(rank) > 0], np.zeros((30, q))
                 expected[adds] = np.linalg.lstsq(x[:, adds], y, rcond=None)[0]
-                np.testing.assert_allclose(found[f, :, k, s], expected, rtol=0, atol=1e-10 if dependent else 1e-11)
+                np.testing.assert_allclose(
+                    found[f, :, k, s], expected, rtol=0, atol=1e-10 if dependent else 1e-11
+                )
                 assert set(np.flatnonzero(found[f, :, k, s, 0])) == set(adds)
             with monkeypatch.context() as patch:
                 patch.setattr(Space, "batch_bytes", lambda *_: 2 * 40 * 4 * 30**2)  # two orders
@@ -91,13 +102,19 @@ def test_curves_are_those_of_the_host(space, seed):
     for centre, dependent in product([False, True], [False, True]):
         with case(centre, dependent):
             there, here = both(*data(seed, q=2, dependent=dependent), space, centre)
-            found, expected = (moment_curves.moment_kfold_curve(m, sizes, paths, 0.9) for m in (there, here))
+            found, expected = (
+                moment_curves.moment_kfold_curve(m, sizes, paths, 0.9) for m in (there, here)
+            )
             np.testing.assert_allclose(space.get(found.coef), expected.coef, rtol=0, atol=1e-9)
             whole = [Moments.merge_all(parts) for parts in (there, here)]
-            gcv, expected_gcv = (moment_curves.moment_gcv_curve(m, sizes, paths, 0.9) for m in whole)
+            gcv, expected_gcv = (
+                moment_curves.moment_gcv_curve(m, sizes, paths, 0.9) for m in whole
+            )
             for ours, theirs in ((found.curve, expected.curve), (gcv, expected_gcv)):
                 for name in ("products", "weight"):
-                    np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9)
+                    np.testing.assert_allclose(
+                        getattr(ours, name), getattr(theirs, name), rtol=1e-9
+                    )
 
 
 def test_the_choice_is_that_of_blocks(xp, seed, monkeypatch):
@@ -116,7 +133,9 @@ def test_the_choice_is_that_of_blocks(xp, seed, monkeypatch):
         with case(model), monkeypatch.context() as patch:
             expected = clone(model).fit(lambda: iter([(X, y)]), None)
             if model.n_estimators == 20:
-                patch.setattr(Space, "batch_bytes", lambda *_: 8.0 * 30**2 * 3 * 7)  # room for seven copies
+                patch.setattr(
+                    Space, "batch_bytes", lambda *_: 8.0 * 30**2 * 3 * 7
+                )  # room for seven copies
             model.fit(xp.asarray(X), xp.asarray(y))
             if isinstance(model, OLSEnsembleRegressorCV):
                 assert model.max_features_ == pytest.approx(expected.max_features_, rel=1e-8)
@@ -136,18 +155,29 @@ def test_intervals_and_standard_errors_are_those_of_blocks(xp, space, seed):
     y = y[:, 0]
     tuned = AdaptiveOLSEnsembleRegressor(n_estimators=200, random_state=seed)
     tuned = tuned, "chosen from the same rows", 0.02  # a refit may be next to a tie
-    plain = OLSEnsembleRegressor(30, 8, random_state=seed), "leave-one-out is not computed on other devices", 1e-6
+    plain = (
+        OLSEnsembleRegressor(30, 8, random_state=seed),
+        "leave-one-out is not computed on other devices",
+        1e-6,
+    )
     for model, why, near in (tuned, plain):
-        there, blocks = clone(model).fit(xp.asarray(X), xp.asarray(y)), model.fit(lambda: iter([(X, y)]), None)
+        there, blocks = (
+            clone(model).fit(xp.asarray(X), xp.asarray(y)),
+            model.fit(lambda: iter([(X, y)]), None),
+        )
         for method in ("auto", "cv+", "normal"):
             found = there.predict_interval(xp.asarray(new), 0.8, method)
             assert type(found) is type(xp.asarray(X))
-            np.testing.assert_allclose(space.get(found), blocks.predict_interval(new, 0.8, method), rtol=1e-6)
+            np.testing.assert_allclose(
+                space.get(found), blocks.predict_interval(new, 0.8, method), rtol=1e-6
+            )
         np.testing.assert_allclose(there.coef_std(), blocks.coef_std(), rtol=near)
         width, expected = (np.diff(one.coef_interval(0.8)) for one in (there, blocks))
         np.testing.assert_allclose(width, expected, rtol=near, atol=1e-9)
         std = there.predict(xp.asarray(new), return_std=True)[1]
-        np.testing.assert_allclose(space.get(std), blocks.predict(new, return_std=True)[1], rtol=near)
+        np.testing.assert_allclose(
+            space.get(std), blocks.predict(new, return_std=True)[1], rtol=near
+        )
         assert there.members_needed(1e-4) == blocks.members_needed(1e-4)
         with pytest.raises(ValueError, match=rf"{why}.*method='cv\+'"):
             there.predict_interval(xp.asarray(new), method="jackknife+")

@@ -15,7 +15,7 @@ NEEDED = [
     "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "Makefile",
     "pyproject.toml", "setup.py", "PKG-INFO", "src/olsen/__init__.py", "src/olsen/_kernel/kernels.c",
     "tests/conftest.py", "tests/public_api.txt", "conda/recipe.yaml",
-]  # fmt: skip
+]
 WRITTEN_BY_THE_BUILD = re.compile(r"PKG-INFO|setup\.cfg|src/olsen\.egg-info/[\w.-]+")
 # Names that have no business in an archive, and what would be in a file that has no business in the project.
 UNWANTED = re.compile(

@@ -1,4 +1,6 @@
-"""Progress of a fit, as scikit-learn's callbacks see it: a tree of tasks that all end, and bars that end at 100 %."""
+"""Progress of a fit, as scikit-learn's callbacks see it: a tree of tasks that all end, and bars
+that end at 100 %.
+"""
 
 import re
 import subprocess
@@ -15,7 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from loops import case
-from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+)
 
 callback = pytest.importorskip("sklearn.callback")
 
@@ -29,7 +36,9 @@ ESTIMATORS = {
     "tuned by gcv": OLSEnsembleRegressorCV(cv="gcv", random_state=0),
     "tuned determinantal": OLSEnsembleRegressorCV(20, sampling="determinantal", random_state=0),
     "adaptive": AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0),
-    "adaptive by folds": AdaptiveOLSEnsembleRegressor(n_estimators=20, cv=3, n_jobs=2, random_state=0),
+    "adaptive by folds": AdaptiveOLSEnsembleRegressor(
+        n_estimators=20, cv=3, n_jobs=2, random_state=0
+    ),
     "dropout": DropoutRegressor(),
     "trained dropout": DropoutRegressor(solver="sgd", tol=0.05, random_state=0),
     "dropout out of steps": DropoutRegressor(solver="sgd", tol=1e-9, max_iter=300, random_state=0),
@@ -79,14 +88,20 @@ class Record:
         return [told[1:] for told in self.told if told[0] == event]
 
     def stages(self):
-        """Names of the stages, with their numbers of sub-tasks: those announced, and those that ended."""
+        """Names of the stages, with their numbers of sub-tasks: those announced, and those that
+        ended.
+        """
         ended = [path for path, *_ in self.tasks("end")]
         below = {path: sum(other[:-1] == path for other in ended) for path in ended}
-        return [(name, most, below[path]) for path, name, most in self.tasks("end") if len(path) == 2]
+        return [
+            (name, most, below[path]) for path, name, most in self.tasks("end") if len(path) == 2
+        ]
 
 
 def all_is_in_order(told):
-    """One setup and one teardown around a tree of tasks, each of which ends once, after all that is in it."""
+    """One setup and one teardown around a tree of tasks, each of which ends once, after all that is
+    in it.
+    """
     assert [event for event, *_ in (told[0], told[-1])] == ["setup", "teardown"]
     open_tasks = []
     for event, path, *_ in told[1:-1]:
@@ -109,10 +124,14 @@ def heard(model, *data):
 
 
 def test_every_task_ends_once_within_its_parent_and_nothing_changes(data, capsys):
-    """Coefficients and printed lines are those without callbacks, whose own context stays with the fit."""
+    """Coefficients and printed lines are those without callbacks, whose own context stays with the
+    fit.
+    """
 
     def lines():
-        """But for the seconds. Chunks depend on how long others take, so of those in threads the last is compared."""
+        """But for the seconds. Chunks depend on how long others take, so of those in threads the
+        last is compared.
+        """
         found = [line.rpartition(",")[0] for line in capsys.readouterr().out.splitlines()]
         return {line.split(":")[0] for line in found}, found[-1]
 
@@ -129,7 +148,9 @@ def test_every_task_ends_once_within_its_parent_and_nothing_changes(data, capsys
 def test_members_are_tasks_and_many_of_them_one_for_each_percent(data):
     for k, tasks in ((1, 1), (7, 7), (100, 100), (101, 100), (555, 100)):
         with case(k):
-            assert heard(OLSEnsembleRegressor(k, random_state=0), *data).stages() == [("members", tasks, tasks)]
+            assert heard(OLSEnsembleRegressor(k, random_state=0), *data).stages() == [
+                ("members", tasks, tasks)
+            ]
             for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
                 tuned = heard(make(n_estimators=k, random_state=0), *data)
                 assert tuned.stages()[-1] == ("members", tasks, tasks)
@@ -140,7 +161,9 @@ def test_steps_are_tasks(data):
     assert heard(DropoutRegressor(), *data).stages() == [("steps", 1, 1)]
     model = DropoutRegressor(solver="sgd", tol=0.05, random_state=0)
     stages = heard(model, *data).stages()
-    assert model.n_iter_ < model.max_iter and stages == [("steps", 100, 100 * model.n_iter_ // model.max_iter)]
+    assert model.n_iter_ < model.max_iter and stages == [
+        ("steps", 100, 100 * model.n_iter_ // model.max_iter)
+    ]
 
 
 def test_blocks_of_an_unknown_number_of_rows_end_where_members_begin(data):
@@ -149,7 +172,12 @@ def test_blocks_of_an_unknown_number_of_rows_end_where_members_begin(data):
     record = heard(OLSEnsembleRegressor(10, random_state=0), blocks, None)
     assert record.stages() == [("rows", None, 3), ("members", 10, 10)]
     of_stages = [(event, name) for event, path, name, _ in record.told if len(path) == 2]
-    assert of_stages == [("begin", "rows"), ("end", "rows"), ("begin", "members"), ("end", "members")]
+    assert of_stages == [
+        ("begin", "rows"),
+        ("end", "rows"),
+        ("begin", "members"),
+        ("end", "members"),
+    ]
 
 
 def test_without_callbacks_no_context_is_made(data, monkeypatch):
@@ -162,7 +190,9 @@ def test_without_callbacks_no_context_is_made(data, monkeypatch):
 
 
 def test_callbacks_are_for_fits(data):
-    """What is asked of a fitted model afterwards is no fit, and nobody would take callbacks down there."""
+    """What is asked of a fitted model afterwards is no fit, and nobody would take callbacks down
+    there.
+    """
     record = Record()
     model = OLSEnsembleRegressor(10, random_state=0).set_callbacks(record).fit(*data)
     told = len(record.told)
@@ -188,7 +218,9 @@ def test_callbacks_are_taken_down_when_a_fit_fails(data):
             model.fit(*(array[rows] for array in data))
         events = [event for event, *_ in record.told]
         assert events[0] == "setup" and events[-1] == "teardown" and events.count("teardown") == 1
-        assert 0 not in [len(path) - 1 for path, *_ in record.tasks("end")]  # the fit itself did not get to its end
+        assert 0 not in [
+            len(path) - 1 for path, *_ in record.tasks("end")
+        ]  # the fit itself did not get to its end
         assert set(vars(model)) == before
 
 
@@ -244,10 +276,19 @@ def test_bars_end_at_100_percent(data, show):
         shown = show(estimator, *data)
         assert len(shown) > 1 and shown[0][0] == f"{type(estimator).__name__} - fit"
         assert {percent for _, percent in shown} == {100}
-    for model in (OLSEnsembleRegressorCV(random_state=0), AdaptiveOLSEnsembleRegressor(random_state=0)):
+    for model in (
+        OLSEnsembleRegressorCV(random_state=0),
+        AdaptiveOLSEnsembleRegressor(random_state=0),
+    ):
         for k in (20, 40, 40):  # the same estimator fitted again
-            assert {percent for _, percent in show(model.set_params(n_estimators=k), *data)} == {100}
-    for estimator in (OLSEnsembleRegressorCV(20), AdaptiveOLSEnsembleRegressor(n_estimators=20), DropoutRegressor()):
+            assert {percent for _, percent in show(model.set_params(n_estimators=k), *data)} == {
+                100
+            }
+    for estimator in (
+        OLSEnsembleRegressorCV(20),
+        AdaptiveOLSEnsembleRegressor(n_estimators=20),
+        DropoutRegressor(),
+    ):
         shown = show(make_pipeline(StandardScaler(), estimator), *data, depth=1)
         assert any(f"{type(estimator).__name__} - fit" in what for what, _ in shown)
         assert {percent for _, percent in shown} == {100}
@@ -256,7 +297,9 @@ def test_bars_end_at_100_percent(data, show):
 def test_bars_within_a_search_end_at_100_percent(data, show):
     model = make_pipeline(StandardScaler(), OLSEnsembleRegressor(30, random_state=0))
     for n_jobs in (None, 2):
-        search = GridSearchCV(model, {"olsensembleregressor__max_features": [2, 4]}, cv=2, n_jobs=n_jobs)
+        search = GridSearchCV(
+            model, {"olsensembleregressor__max_features": [2, 4]}, cv=2, n_jobs=n_jobs
+        )
         shown = show(search, *data)
         # four fits, and the last on all rows
         assert sum("OLSEnsembleRegressor - members" in what for what, _ in shown) == 5
@@ -272,10 +315,19 @@ def test_a_search_goes_on_where_fits_fail(data, show):
 
 
 def test_every_fit_of_a_cross_validation_has_its_own_bar(data, show):
-    """`cross_val_score` knows no callbacks: they are the estimator's, and each fit sets them up and takes them down."""
+    """`cross_val_score` knows no callbacks: they are the estimator's, and each fit sets them up and
+    takes them down.
+    """
     model = OLSEnsembleRegressor(20, random_state=0)
     shown = show(model, *data, by=lambda X, y: cross_val_score(model, X, y, cv=3))
-    assert shown == [("OLSEnsembleRegressor - fit", 100), ("OLSEnsembleRegressor - members #0", 100)] * 3
+    assert (
+        shown
+        == [
+            ("OLSEnsembleRegressor - fit", 100),
+            ("OLSEnsembleRegressor - members #0", 100),
+        ]
+        * 3
+    )
 
 
 def test_the_bar_of_a_fit_that_fails_ends_where_it_was(data, show, capsys):
@@ -302,7 +354,9 @@ for model in (*ensembles, DropoutRegressor(verbose=1)):
 
 
 def test_before_callbacks_there_were_lines():
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(OLD)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(OLD)], capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     for line in (
         "[OLSEnsembleRegressor] members: 20 of 20",

@@ -1,4 +1,6 @@
-"""DropoutRegressor against enumeration of all masks, ridge regression, its own training, and scikit-learn's checks."""
+"""DropoutRegressor against enumeration of all masks, ridge regression, its own training, and
+scikit-learn's checks.
+"""
 
 from itertools import combinations, product
 
@@ -15,11 +17,15 @@ from olsen._dropout import exact
 from olsen._execution import memory
 from random_problems import random_problem, relative_error
 
-pytestmark = pytest.mark.filterwarnings("ignore:y is constant", "ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:y is constant", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 ROUGH = {"solver": "sgd", "tol": 0.03, "max_iter": 600, "random_state": 0}
 
 WEIGHTS_ARE_NOT_REPETITIONS = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "a repeated row meets masks of its own, a weighted row does not"
+    f"check_sample_weight_equivalence_on_{kind}_data": (
+        "a repeated row meets masks of its own, a weighted row does not"
+    )
     for kind in ("dense", "sparse")
 }
 
@@ -52,7 +58,9 @@ def coin_masks(alpha):
 
 
 def size_masks(p, m):
-    masks = np.array([np.isin(np.arange(p), kept) for kept in combinations(range(p), m)], dtype=float)
+    masks = np.array(
+        [np.isin(np.arange(p), kept) for kept in combinations(range(p), m)], dtype=float
+    )
     return masks, np.full(len(masks), 1 / len(masks))
 
 
@@ -69,11 +77,16 @@ def test_closed_form_is_the_minimiser_over_all_masks(seed):
         if n == 4 and name == "6 of 6":
             continue  # least squares with more columns than rows: see the minimum-norm test
         X, y = random_problem(seed, n=n, p=6)
-        model, raw = (DropoutRegressor(fit_intercept=intercept, **params).fit(X, y) for intercept in (True, False))
+        model, raw = (
+            DropoutRegressor(fit_intercept=intercept, **params).fit(X, y)
+            for intercept in (True, False)
+        )
         expected = enumerate_masks(X - X.mean(axis=0), y - y.mean(), *masks)
         with case(name, n):
             assert relative_error(model.coef_, expected) < 1e-10
-            np.testing.assert_allclose(model.intercept_, y.mean() - X.mean(axis=0) @ expected, rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(
+                model.intercept_, y.mean() - X.mean(axis=0) @ expected, rtol=1e-8, atol=1e-9
+            )
             assert relative_error(raw.coef_, enumerate_masks(X, y, *masks)) < 1e-10
 
 
@@ -102,7 +115,9 @@ def test_corrected_estimator_is_ridge_on_standardised_columns(seed):
 
 
 def test_matched_probabilities_are_ridge_on_any_columns(seed):
-    """(1 - alpha_j) / alpha_j = lambda / G_jj (section 5.1), here exactly, with the sample's own diagonal."""
+    """(1 - alpha_j) / alpha_j = lambda / G_jj (section 5.1), here exactly, with the sample's own
+    diagonal.
+    """
     X, y = random_problem(seed)
     X = X * np.logspace(-1, 1, X.shape[1])
     squares = ((X - X.mean(axis=0)) ** 2).sum(axis=0)
@@ -118,7 +133,9 @@ def test_weights_targets_and_sparse_data(seed):
         X[:, 0] += 1e4  # centring this column after the product would lose its digits
         weight = rng.integers(0, 4, shape[0]).astype(float)
         weight[:4] = 1.0
-        model = DropoutRegressor(np.where(np.arange(shape[1]) % 5, 0.5, 1.0) if kept is None else kept)
+        model = DropoutRegressor(
+            np.where(np.arange(shape[1]) % 5, 0.5, 1.0) if kept is None else kept
+        )
         coef, predicted = model.fit(X, Y, weight).coef_, model.predict(X)
         repeated = np.repeat(np.arange(shape[0]), weight.astype(int))
         with case(shape, kept):
@@ -126,7 +143,9 @@ def test_weights_targets_and_sparse_data(seed):
             np.testing.assert_allclose(again, predicted, rtol=1e-6, atol=1e-6)
             sparse = model.fit(sp.csr_array(X), Y, weight).predict(X)
             np.testing.assert_allclose(sparse, predicted, rtol=1e-6, atol=1e-6)
-            np.testing.assert_allclose(model.fit(X, Y[:, 1], weight).coef_, coef[1], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(
+                model.fit(X, Y[:, 1], weight).coef_, coef[1], rtol=1e-9, atol=1e-12
+            )
 
 
 def test_both_sides_agree(seed):
@@ -149,13 +168,19 @@ def test_dead_and_dependent_columns(seed):
         for max_features in (0.5, 1.0, 1):
             coef = DropoutRegressor(max_features, sampling="fixed").fit(X, y).coef_
             with case(n, max_features):
-                assert coef[3] == coef[6] == 0 and coef[4] == pytest.approx(coef[5], rel=1e-6, abs=1e-9)
+                assert coef[3] == coef[6] == 0 and coef[4] == pytest.approx(
+                    coef[5], rel=1e-6, abs=1e-9
+                )
         ols = LinearRegression().fit(X, y)
-        np.testing.assert_allclose(DropoutRegressor(1.0).fit(X, y).coef_, ols.coef_, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            DropoutRegressor(1.0).fit(X, y).coef_, ols.coef_, rtol=1e-6, atol=1e-8
+        )
 
 
 def test_nearly_dependent_columns_are_solved_from_the_data(seed):
-    """Keeping columns almost always leaves a Gram matrix of condition 1e14 or so; the answer must not come from it."""
+    """Keeping columns almost always leaves a Gram matrix of condition 1e14 or so; the answer must
+    not come from it.
+    """
     X, _ = random_problem(seed, n=50, p=8)
     X -= X.mean(axis=0)
     X[:, 1] = X[:, 0] + 1e-7 * X[:, 1]
@@ -172,7 +197,9 @@ def test_wide_data_need_no_gram_of_columns(monkeypatch):
     model = DropoutRegressor(0.5).fit(X, y)
     dual = Ridge(alpha=1.0, solver="svd")
     length = np.linalg.norm(X - X.mean(axis=0), axis=0)
-    np.testing.assert_allclose(0.5 * model.coef_ * length, dual.fit(X / length, y).coef_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        0.5 * model.coef_ * length, dual.fit(X / length, y).coef_, rtol=1e-6, atol=1e-8
+    )
 
 
 def test_many_columns_that_do_not_fit_are_refused(monkeypatch):
@@ -186,7 +213,9 @@ def test_many_columns_that_do_not_fit_are_refused(monkeypatch):
 
 
 def test_training_reaches_the_closed_form(seed):
-    """To 1e-3, relative, in columns whose units differ by 1e6; the standard error asked for is 4e-4."""
+    """To 1e-3, relative, in columns whose units differ by 1e6; the standard error asked for is
+    4e-4.
+    """
     X, y = random_problem(seed, n=150, p=5)
     units = np.logspace(-3, 3, 5)
     for params in (
@@ -196,14 +225,21 @@ def test_training_reaches_the_closed_form(seed):
         {"max_features": 0.7, "batch_size": 64, "rescale": True},
     ):
         closed = DropoutRegressor(**params).fit(X * units, y)
-        trained = DropoutRegressor(solver="sgd", tol=4e-4, random_state=seed, **params).fit(X * units, y)
+        trained = DropoutRegressor(solver="sgd", tol=4e-4, random_state=seed, **params).fit(
+            X * units, y
+        )
         with case(params):
             assert relative_error(trained.coef_ * units, closed.coef_ * units) < 1e-3
-            assert trained.n_iter_ < trained.max_iter and trained.loss_curve_[-1] < trained.loss_curve_[0]
+            assert (
+                trained.n_iter_ < trained.max_iter
+                and trained.loss_curve_[-1] < trained.loss_curve_[0]
+            )
 
 
 def test_training_draws_masks(seed):
-    """Two seeds differ, one repeats; a learning rate of the user's own is used, one too large is refused."""
+    """Two seeds differ, one repeats; a learning rate of the user's own is used, one too large is
+    refused.
+    """
     X, y = random_problem(seed, n=50, p=5)
     rough = DropoutRegressor(solver="sgd", tol=0.01, random_state=seed)
     coef = rough.fit(X, y).coef_
@@ -219,7 +255,9 @@ def test_training_on_sparse_data_with_weights_and_targets(seed):
     X[np.random.default_rng(seed).random(X.shape) < 0.4] = 0
     weight = np.random.default_rng(seed).uniform(0.5, 2, 60)
     exact = DropoutRegressor(0.8).fit(X, Y, weight)
-    trained = DropoutRegressor(0.8, solver="sgd", tol=2e-3, random_state=seed).fit(sp.csr_array(X), Y, weight)
+    trained = DropoutRegressor(0.8, solver="sgd", tol=2e-3, random_state=seed).fit(
+        sp.csr_array(X), Y, weight
+    )
     assert relative_error(trained.coef_, exact.coef_) < 0.01
 
 
@@ -240,7 +278,10 @@ def test_refusals_leave_the_fit_alone():
         ({"max_features": np.r_[np.nan, np.ones(23)]}, r"NaN in 1 of 24 places.*position 0"),
         ({"max_features": np.ones(5)}, r"24 probabilities.*\(5,\)"),
         ({"max_features": np.zeros(24)}, "not all 0"),
-        ({"max_features": np.ones(24), "sampling": "fixed"}, r"24 probabilities.*sampling='bernoulli'"),
+        (
+            {"max_features": np.ones(24), "sampling": "fixed"},
+            r"24 probabilities.*sampling='bernoulli'",
+        ),
         ({"max_features": 0}, "max_features=0"),
         ({"max_features": 0.0}, r"max_features=0\.0"),
         ({"max_features": 25}, "max_features=25"),

@@ -31,16 +31,20 @@ def test_prediction_equals_the_mean_of_bagged_predictions(seed):
     X, y = random_problem(seed)
     peer = BaggingRegressor(
         LinearRegression(tol=1e-12), 40, max_features=10, bootstrap=False, random_state=seed
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     coef, intercept = member_coefficients(X, y, [np.sort(f) for f in peer.estimators_features_])
-    np.testing.assert_allclose(X @ coef.mean(axis=0) + intercept.mean(), peer.predict(X), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        X @ coef.mean(axis=0) + intercept.mean(), peer.predict(X), rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.filterwarnings("ignore:members have 30 columns")
 def test_threads_change_nothing(seed):
     X, y = random_problem(seed, n=50, p=60)
     for how in ({}, {"max_samples": 0.6}, {"sampling": "bernoulli"}, {"max_features": 40}):
-        one, two = (OLSEnsembleRegressor(51, random_state=seed, n_jobs=j, **how).fit(X, y) for j in (1, 2))
+        one, two = (
+            OLSEnsembleRegressor(51, random_state=seed, n_jobs=j, **how).fit(X, y) for j in (1, 2)
+        )
         np.testing.assert_array_equal(one.coef_, two.coef_, err_msg=str(how))
         assert one.intercept_ == two.intercept_, how
 
@@ -67,12 +71,20 @@ def test_containers_give_the_same_coefficients(seed):
 def test_float32_stays_float32_and_is_accurate(seed):
     X, y = random_problem(seed, n=40, p=90)
     for max_features, max_samples in ((15, 1.0), (60, 0.5)):  # least squares, minimum norm
-        kwargs = dict(n_estimators=20, max_features=max_features, max_samples=max_samples, random_state=seed)  # noqa: C408
+        kwargs = {
+            "n_estimators": 20,
+            "max_features": max_features,
+            "max_samples": max_samples,
+            "random_state": seed,
+        }
         single = OLSEnsembleRegressor(**kwargs).fit(X.astype(np.float32), y.astype(np.float32))
         double = OLSEnsembleRegressor(**kwargs).fit(
             X.astype(np.float32).astype(float), y.astype(np.float32).astype(float)
         )
-        assert single.coef_.dtype == np.float32 and single.predict(X.astype(np.float32)).dtype == np.float32
+        assert (
+            single.coef_.dtype == np.float32
+            and single.predict(X.astype(np.float32)).dtype == np.float32
+        )
         np.testing.assert_allclose(single.coef_, double.coef_, rtol=3e-6, atol=1e-7)
 
 
@@ -83,7 +95,9 @@ def test_scale_shrinks_about_the_mean_target(seed):
         half = OLSEnsembleRegressor(20, 0.3, max_samples, scale=0.5, random_state=seed).fit(X, y)
         np.testing.assert_allclose(half.coef_, plain.coef_ / 2)
         centre = np.mean([y[rows].mean() for rows in plain.sample_subsets_])
-        np.testing.assert_allclose(half.predict(X) - centre, (plain.predict(X) - centre) / 2, atol=1e-9)
+        np.testing.assert_allclose(
+            half.predict(X) - centre, (plain.predict(X) - centre) / 2, atol=1e-9
+        )
     nothing = OLSEnsembleRegressor(20, 0.3, scale=0.0, random_state=seed).fit(X, y)
     np.testing.assert_allclose(nothing.predict(X), y.mean())
 
@@ -93,7 +107,9 @@ def test_probabilities_of_columns(seed):
     chance = np.linspace(0, 1, X.shape[1])
     model = OLSEnsembleRegressor(400, chance, random_state=seed).fit(X, y)
     assert model.inclusion_[0] == 0 and model.inclusion_[-1] == 1 and model.coef_[0] == 0
-    assert np.all(np.abs(model.inclusion_ - chance) <= 5 * np.sqrt(chance * (1 - chance) / 400) + 1e-12)
+    assert np.all(
+        np.abs(model.inclusion_ - chance) <= 5 * np.sqrt(chance * (1 - chance) / 400) + 1e-12
+    )
 
 
 def test_partial_fit_equals_fit_and_continues_one(seed):
@@ -101,7 +117,8 @@ def test_partial_fit_equals_fit_and_continues_one(seed):
     weight = np.random.default_rng(seed).uniform(0, 2, 90)
     for fit_intercept in (True, False):
         whole, parts, rest = (
-            OLSEnsembleRegressor(25, 0.3, fit_intercept=fit_intercept, random_state=seed) for _ in range(3)
+            OLSEnsembleRegressor(25, 0.3, fit_intercept=fit_intercept, random_state=seed)
+            for _ in range(3)
         )
         whole.fit(X, Y, weight)
         for rows in (slice(0, 1), slice(1, 11), slice(11, 12), slice(12, 90)):
@@ -114,7 +131,9 @@ def test_partial_fit_equals_fit_and_continues_one(seed):
 
 
 def test_partial_fit_keeps_its_accuracy_on_ill_conditioned_rows(seed):
-    """A triangular factor does not square the condition number; accumulated X'X would lose everything here."""
+    """A triangular factor does not square the condition number; accumulated X'X would lose
+    everything here.
+    """
     rng = np.random.default_rng(seed)
     X = np.vander(rng.uniform(0, 1, 300), 9)[:, :-1]
     b = rng.standard_normal(8)
@@ -147,7 +166,10 @@ def test_random_states(seed):
     fits = [OLSEnsembleRegressor(5, random_state=s).fit(X, y).coef_ for s in (0, 0, 1, None, None)]
     np.testing.assert_array_equal(fits[0], fits[1])
     assert all(np.abs(fits[i] - fits[j]).max() > 0 for i, j in ((0, 2), (3, 4)))
-    instance = [OLSEnsembleRegressor(5, random_state=np.random.RandomState(3)).fit(X, y).coef_ for _ in range(2)]
+    instance = [
+        OLSEnsembleRegressor(5, random_state=np.random.RandomState(3)).fit(X, y).coef_
+        for _ in range(2)
+    ]
     np.testing.assert_array_equal(*instance)
 
 
@@ -157,7 +179,9 @@ def test_lives_in_pipelines(seed):
     pipeline = make_pipeline(StandardScaler(), model)
     assert cross_val_score(clone(pipeline), X, y).mean() > 0.5
     scaled = StandardScaler().fit_transform(X)
-    np.testing.assert_allclose(pipeline.fit(X, y).predict(X), clone(model).fit(scaled, y).predict(scaled))
+    np.testing.assert_allclose(
+        pipeline.fit(X, y).predict(X), clone(model).fit(scaled, y).predict(scaled)
+    )
 
 
 # Scale and weights from leave-one-out predictions
@@ -176,7 +200,9 @@ def test_scale_is_the_slope_of_targets_on_left_out_predictions(max_samples, seed
     """Against refits by brute force, of weighted rows and two targets."""
     X, Y = random_problem(seed, n=25, p=10, q=2)
     weight = np.random.default_rng(seed).uniform(0.2, 2, 25)
-    model = OLSEnsembleRegressor(8, 4, max_samples, scale="auto", random_state=seed).fit(X, Y, weight)
+    model = OLSEnsembleRegressor(8, 4, max_samples, scale="auto", random_state=seed).fit(
+        X, Y, weight
+    )
     d, target = np.empty((2, 25, 2))
     for row in range(25):
         centres, predictions = [], []
@@ -185,7 +211,10 @@ def test_scale_is_the_slope_of_targets_on_left_out_predictions(max_samples, seed
             member = LinearRegression().fit(X[np.ix_(kept, S)], Y[kept], weight[kept])
             centres.append(np.average(Y[kept], axis=0, weights=weight[kept]))
             predictions.append(member.predict(X[row : row + 1, S])[0])
-        d[row], target[row] = np.mean(predictions, axis=0) - np.mean(centres, axis=0), Y[row] - np.mean(centres, axis=0)
+        d[row], target[row] = (
+            np.mean(predictions, axis=0) - np.mean(centres, axis=0),
+            Y[row] - np.mean(centres, axis=0),
+        )
     w = weight[:, None]
     slope = np.sum(w * d * target) / np.sum(w * d**2)
     variance = np.sum(w * (target - slope * d) ** 2) / 50 / np.sum(w * d**2)
@@ -208,11 +237,15 @@ def test_stacking_is_accepted_on_sparse_and_helps(seed):
     assert stacked.stacking_advantage_ > 2 and np.ptp(stacked.weights_) > 0
     assert stacked.weights_.min() >= 0 and stacked.weights_.sum() == pytest.approx(1)
     assert np.sum((stacked.coef_ - beta) ** 2) < 0.5 * np.sum((plain.coef_ - beta) ** 2)
-    np.testing.assert_allclose(stacked.coef_, stacked.weights_ @ stacked.member_coefs().toarray(), atol=1e-11)
+    np.testing.assert_allclose(
+        stacked.coef_, stacked.weights_ @ stacked.member_coefs().toarray(), atol=1e-11
+    )
 
 
 def test_a_shut_gate_leaves_equal_weights(seed):
-    """On pure noise stacking has nothing to find; of 10 data sets the gate may let 2 through (measured: 0 of 40)."""
+    """On pure noise stacking has nothing to find; of 10 data sets the gate may let 2 through
+    (measured: 0 of 40).
+    """
     shut = 0
     for trial in range(10):
         rng = np.random.default_rng([seed, trial])

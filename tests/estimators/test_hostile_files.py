@@ -1,6 +1,8 @@
-"""Files from strangers: damaged, lying, oversized, or full of control characters. None does more than end a command.
+"""Files from strangers: damaged, lying, oversized, or full of control characters. None does more
+than end a command.
 
-Every hostile model goes through ``olsen predict``: it is refused in one line, or it predicts, as a wrong model may.
+Every hostile model goes through ``olsen predict``: it is refused in one line, or it predicts, as a
+wrong model may.
 """
 
 import contextlib
@@ -52,7 +54,13 @@ def nodes_of(node, path=()):
     """Paths and nodes of a description that say what is to be built."""
     if isinstance(node, dict) and "__loader__" in node:
         yield path, node
-    for key, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+    for key, child in (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    ):
         yield from nodes_of(child, (*path, key))
 
 
@@ -78,7 +86,11 @@ class Model:
         self.coef = next(path for path in self.nodes if path[-1:] == ("coef_",))
 
     def sample(self, rng, count, loader=None):
-        found = [path for path, node in self.nodes.items() if path and loader in (None, node["__loader__"])]
+        found = [
+            path
+            for path, node in self.nodes.items()
+            if path and loader in (None, node["__loader__"])
+        ]
         return [found[i] for i in rng.choice(len(found), min(count, len(found)), replace=False)]
 
     def replaced(self, path, node):
@@ -89,7 +101,13 @@ class Model:
 
 
 def single(text):
-    return {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": text, "is_json": True}
+    return {
+        "__class__": "str",
+        "__module__": "builtins",
+        "__loader__": "JsonNode",
+        "content": text,
+        "is_json": True,
+    }
 
 
 def npy(array):
@@ -101,7 +119,10 @@ def npy(array):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m.skops"
-    assert cli.main(["fit", str(TABLE), "--target", "yield", "--out", str(path), "--missing", "mean"]) == 0
+    assert (
+        cli.main(["fit", str(TABLE), "--target", "yield", "--out", str(path), "--missing", "mean"])
+        == 0
+    )
     return Model(path.read_bytes())
 
 
@@ -110,9 +131,13 @@ def model(tmp_path_factory):
 
 def damaged_archives(rng, model):
     data, parts = model.data, model.parts
-    for i in range(40):  # the second half in the list of parts and the end, where every bit means something
+    for i in range(
+        40
+    ):  # the second half in the list of parts and the end, where every bit means something
         flipped = bytearray(data)
-        flipped[rng.integers(len(data)) if i < 20 else -int(rng.integers(1, 2000))] ^= 1 << rng.integers(8)
+        flipped[rng.integers(len(data)) if i < 20 else -int(rng.integers(1, 2000))] ^= (
+            1 << rng.integers(8)
+        )
         yield f"bit {i}", bytes(flipped)
     for length in (0, 1, 22, len(data) - 1, *rng.integers(2, len(data), size=12)):
         yield f"first {length}", data[:length]
@@ -123,25 +148,55 @@ def damaged_archives(rng, model):
     names = [name for name in parts if name != SCHEMA]
     for first, second in rng.choice(names, (15, 2)):
         yield f"{first} as {second}", archive_of({**parts, second: parts[first]})
-        yield f"without {first}", archive_of({name: part for name, part in parts.items() if name != first})
+        yield (
+            f"without {first}",
+            archive_of({name: part for name, part in parts.items() if name != first}),
+        )
     with warnings.catch_warnings(action="ignore"):  # zipfile says that a name is there already
         yield "twice", archive_of([*parts.items(), (SCHEMA, b"{}")])
     array = model.sample(rng, 1, "NdArrayNode")[0]
     for name in ("../../outside.npy", "/etc/passwd", "C:\\1.npy", "1.npy\x1b[2J", "x" * 60_000):
         yield f"extra {name[:20]!r}", archive_of({**parts, name: b"x"})
-        yield f"asked for {name[:20]!r}", model.replaced(array, {**model.nodes[array], "file": name})
+        yield (
+            f"asked for {name[:20]!r}",
+            model.replaced(array, {**model.nodes[array], "file": name}),
+        )
 
 
 def wrong_values(rng, model):
-    texts = ("null", '"text"', "-1", "NaN", "1e999", "[1]", "{}", "true", "1" + "0" * 400, "not json", "[" * 5000,
-             '"\\ud800"', "0.5")  # fmt: skip
+    texts = (
+        "null",
+        '"text"',
+        "-1",
+        "NaN",
+        "1e999",
+        "[1]",
+        "{}",
+        "true",
+        "1" + "0" * 400,
+        "not json",
+        "[" * 5000,
+        '"\\ud800"',
+        "0.5",
+    )
     for path in model.sample(rng, 80, "JsonNode"):
         yield f"{path} = text", model.replaced(path, single(str(rng.choice(texts))))
     for path in model.sample(rng, 20, "JsonNode"):
-        yield f"{path} holds no text", model.replaced(path, single(rng.choice(np.array([None, 5], dtype=object))))
+        yield (
+            f"{path} holds no text",
+            model.replaced(path, single(rng.choice(np.array([None, 5], dtype=object)))),
+        )
     for path in model.sample(rng, 60):
         yield f"without {path}", model.without(path)
-    for text in ("olsen model 0", "olsen model 1", "olsen model 999999", "olsen model", "another", 1, None):
+    for text in (
+        "olsen model 0",
+        "olsen model 1",
+        "olsen model 999999",
+        "olsen model",
+        "another",
+        1,
+        None,
+    ):
         yield f"format {text}", model.replaced(("content", "format"), single(json.dumps(text)))
     for name in ("predict", "__class__", "__dict__", "coef_", "_fitted", "steps"):
         for path in (model.coef[:-1], ("content",)):
@@ -156,43 +211,102 @@ def wrong_arrays(rng, model):
             continue
         right = np.load(io.BytesIO(model.parts[file]))
         numbers = right.astype(float) if right.dtype.kind in "iufb" else np.zeros(right.shape)
-        others = {"longer": np.resize(right, right.size + 1), "table": np.resize(right, (2, 3)),
-                  "nan": numbers * np.nan, "text": np.array(["a"]), "complex": numbers + 1j,
-                  "cube": np.zeros((1, 1, 1)),
-                  "records": np.zeros(3, [("a", "f8")])}  # fmt: skip
+        others = {
+            "longer": np.resize(right, right.size + 1),
+            "table": np.resize(right, (2, 3)),
+            "nan": numbers * np.nan,
+            "text": np.array(["a"]),
+            "complex": numbers + 1j,
+            "cube": np.zeros((1, 1, 1)),
+            "records": np.zeros(3, [("a", "f8")]),
+        }
         for name in rng.choice(list(others), 2, replace=False):
             yield f"{path} {name}", archive_of({**model.parts, file: npy(others[name])})
     file = model.nodes[model.coef]["file"]
     right = f"{np.load(io.BytesIO(model.parts[file])).shape}, ".encode()
-    for shape in (b"(60000000000,), ", b"(9, 9), ", b"(-60,), ", b"(1e3,), ", b"(True,), ", b"(60,) * 9, "):
-        yield f"shape {shape!r}", archive_of({**model.parts, file: model.parts[file].replace(right, shape)})
+    for shape in (
+        b"(60000000000,), ",
+        b"(9, 9), ",
+        b"(-60,), ",
+        b"(1e3,), ",
+        b"(True,), ",
+        b"(60,) * 9, ",
+    ):
+        yield (
+            f"shape {shape!r}",
+            archive_of({**model.parts, file: model.parts[file].replace(right, shape)}),
+        )
     for kind in (b"'|O'", b"'<f2'", b"'<U9'", b"'|V8'", b"__import__('os')"):
-        yield f"type {kind!r}", archive_of({**model.parts, file: model.parts[file].replace(b"'<f8'", kind)})
+        yield (
+            f"type {kind!r}",
+            archive_of({**model.parts, file: model.parts[file].replace(b"'<f8'", kind)}),
+        )
     pickled = io.BytesIO()
     np.save(pickled, np.array([os.getcwd], dtype=object), allow_pickle=True)
     yield "pickle in an array", archive_of({**model.parts, file: pickled.getvalue()})
 
 
 def foreign_types(model, canary):
-    system = {"__class__": "system", "__module__": os.system.__module__, "__loader__": "FunctionNode", "content": {}}
-    arguments = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode",
-                 "content": [single(json.dumps(f"touch {canary}"))]}  # fmt: skip
+    system = {
+        "__class__": "system",
+        "__module__": os.system.__module__,
+        "__loader__": "FunctionNode",
+        "content": {},
+    }
+    arguments = {
+        "__class__": "tuple",
+        "__module__": "builtins",
+        "__loader__": "TupleNode",
+        "content": [single(json.dumps(f"touch {canary}"))],
+    }
     none = single("null")
     hostile = {
         "function": system,
-        "reduce": {"__class__": "system", "__module__": "os", "__loader__": "ReduceNode", "__reduce__": {
-            "args": arguments}, "content": arguments},
-        "method": {"__class__": "str", "__module__": "builtins", "__loader__": "MethodNode", "content": {
-            "func": "format", "obj": single('"os"')}},
-        "object": {"__class__": "Popen", "__module__": "subprocess", "__loader__": "ObjectNode", "content": arguments},
-        "scikit-learn": {"__class__": "PCA", "__module__": "sklearn.decomposition._pca", "__loader__": "ObjectNode",
-                         "content": none},
-        "escape": {"__class__": "\x1b[2J\nolsen: all is well", "__module__": "os", "__loader__": "TypeNode"},
+        "reduce": {
+            "__class__": "system",
+            "__module__": "os",
+            "__loader__": "ReduceNode",
+            "__reduce__": {"args": arguments},
+            "content": arguments,
+        },
+        "method": {
+            "__class__": "str",
+            "__module__": "builtins",
+            "__loader__": "MethodNode",
+            "content": {"func": "format", "obj": single('"os"')},
+        },
+        "object": {
+            "__class__": "Popen",
+            "__module__": "subprocess",
+            "__loader__": "ObjectNode",
+            "content": arguments,
+        },
+        "scikit-learn": {
+            "__class__": "PCA",
+            "__module__": "sklearn.decomposition._pca",
+            "__loader__": "ObjectNode",
+            "content": none,
+        },
+        "escape": {
+            "__class__": "\x1b[2J\nolsen: all is well",
+            "__module__": "os",
+            "__loader__": "TypeNode",
+        },
         "long": {"__class__": "x" * 1_000_000, "__module__": "os", "__loader__": "TypeNode"},
-        "loader": {"__class__": "str", "__module__": "builtins", "__loader__": "os.system", "content": "touch"},
-    }  # fmt: skip
+        "loader": {
+            "__class__": "str",
+            "__module__": "builtins",
+            "__loader__": "os.system",
+            "content": "touch",
+        },
+    }
     for name, node in hostile.items():
-        for path in (("content", "sklearn"), ("content", "model"), ("key_types",), ("content", "model", "content")):
+        for path in (
+            ("content", "sklearn"),
+            ("content", "model"),
+            ("key_types",),
+            ("content", "model", "content"),
+        ):
             yield f"{name} as {path[-1]}", model.replaced(path, node)
 
 
@@ -212,12 +326,24 @@ def bombs(model):
         yield name, archive_of({**parts, SCHEMA: text})
     large = {**parts, file: npy(np.zeros(1_000_000))}
     node = model.nodes[model.coef]
-    again = {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode",
-             "content": [{**node, "__id__": i} for i in range(500)]}  # fmt: skip
+    again = {
+        "__class__": "list",
+        "__module__": "builtins",
+        "__loader__": "ListNode",
+        "content": [{**node, "__id__": i} for i in range(500)],
+    }
     schema = changed(model.schema, ("content", "sklearn"), again)
     yield "one part 500 times", archive_of({**large, SCHEMA: json.dumps(schema)})
-    empty = npy(np.zeros(0, "S1")).replace(b"S1", b"S0").replace(b"(0,), }       ", b"(20000000,), }")
-    items = {"__class__": "list", "__module__": "builtins", "__loader__": "NdArrayNode", "type": "numpy", "file": "e"}
+    empty = (
+        npy(np.zeros(0, "S1")).replace(b"S1", b"S0").replace(b"(0,), }       ", b"(20000000,), }")
+    )
+    items = {
+        "__class__": "list",
+        "__module__": "builtins",
+        "__loader__": "NdArrayNode",
+        "type": "numpy",
+        "file": "e",
+    }
     schema = changed(model.schema, ("content", "sklearn"), items)
     yield "items of no bytes", archive_of({**parts, "e": empty, SCHEMA: json.dumps(schema)})
     length = built("ListNode", "numpy.ndarray", [200_000_000])
@@ -237,11 +363,15 @@ def built(loader, kind, numbers):
 
 
 def outcomes(files, path):
-    """How many of the files were refused in one line, and how many predicted; every fourth is also shown."""
+    """How many of the files were refused in one line, and how many predicted; every fourth is also
+    shown.
+    """
     found = Counter()
     for i, (name, data) in enumerate(files):
         path.write_bytes(data)
-        for command in (["predict", path, TABLE, "--interval", "0.9"], ["show", path])[: 2 - bool(i % 4)]:
+        for command in (["predict", path, TABLE, "--interval", "0.9"], ["show", path])[
+            : 2 - bool(i % 4)
+        ]:
             out, err = io.StringIO(), io.StringIO()
             streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
             with streams[0], streams[1], warnings.catch_warnings(action="ignore"):
@@ -253,7 +383,9 @@ def outcomes(files, path):
                 assert err.startswith("olsen: ") and err.count("\n") == 1, (name, err)
                 assert err[:-1].isprintable() and len(err) < 1000, (name, err)
             elif command[0] == "predict":
-                assert len(np.genfromtxt(io.StringIO(out), delimiter=",", skip_header=1)) == 60, name
+                assert len(np.genfromtxt(io.StringIO(out), delimiter=",", skip_header=1)) == 60, (
+                    name
+                )
     return found
 
 
@@ -301,16 +433,22 @@ print(json.dumps([control, [run(arguments) for arguments in others]]))
 
 
 def measured(*commands):
-    """Exit code, output, error stream and growth in MB of each of the commands, run in one other process."""
+    """Exit code, output, error stream and growth in MB of each of the commands, run in one other
+    process.
+    """
     text = json.dumps([[str(word) for word in command] for command in commands])
-    done = subprocess.run([sys.executable, "-c", MEASURE], input=text, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE], input=text, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     control, found = json.loads(done.stdout)
     assert 95 <= control <= 110  # what 100 MB look like
     return found
 
 
-needs_linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is measured on Linux")
+needs_linux = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="memory is measured on Linux"
+)
 
 
 @pytest.fixture(scope="module")
@@ -323,10 +461,14 @@ def bomb_files(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def large_tables(tmp_path_factory):
-    """A text of 100 kB in 200 000 rows, 20 kB on disk and 20 GB written out; two headers of nothing but commas."""
+    """A text of 100 kB in 200 000 rows, 20 kB on disk and 20 GB written out; two headers of nothing
+    but commas.
+    """
     here = tmp_path_factory.mktemp("tables")
     places = np.arange(200_000) % 2
-    texts = pa.DictionaryArray.from_arrays(pa.array(places, "int32"), ["x" * 100_000, "y" * 100_000])
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array(places, "int32"), ["x" * 100_000, "y" * 100_000]
+    )
     table = pa.table({"k": texts, "y": places + np.arange(200_000) % 3.0})
     pq.write_table(table, here / "t.parquet", store_schema=False, compression="zstd")
     (here / "t.csv").write_bytes(b"," * 10_000_000 + b"\n1,2\n")
@@ -347,10 +489,17 @@ def measurements(model, bomb_files, large_tables):
 
 @needs_linux
 def test_bombs_do_not_go_off(bomb_files, measurements):
-    """The files have up to 67 MB, which are read, and would fill 160 MB to 4 GB by their own account."""
+    """The files have up to 67 MB, which are read, and would fill 160 MB to 4 GB by their own
+    account.
+    """
     for file in bomb_files:
         code, out, err, grown = measurements[file]
-        assert code == 1 and out == "" and err.startswith(f"olsen: {file.name} ") and err.count("\n") == 1
+        assert (
+            code == 1
+            and out == ""
+            and err.startswith(f"olsen: {file.name} ")
+            and err.count("\n") == 1
+        )
         assert "MemoryError" not in err and grown < 100, err
     largest = max(measurements[file][3] for file in bomb_files)
     print(f"bombs: {len(bomb_files)}, at most {largest} MB more")
@@ -361,7 +510,10 @@ def test_tables_do_not_fill_the_memory(large_tables, measurements):
     parquet, *texts = (measurements[file] for file in large_tables)
     blocks = measurements["blocks"]
     assert blocks[0] == 0 and "2 columns of 0 and 1" in blocks[1] and blocks[3] < 600
-    print(f"a Parquet bomb: {parquet[3]} MB more; headers of commas: {max(grown for *_, grown in texts)} MB more")
+    print(
+        f"a Parquet bomb: {parquet[3]} MB more; headers of commas:"
+        f" {max(grown for *_, grown in texts)} MB more"
+    )
     assert large_tables[0].stat().st_size < 50_000
     assert parquet[0] == 0 and "2 columns of 0 and 1" in parquet[1] and parquet[3] < 600
     for code, _, err, grown in texts:
@@ -381,18 +533,24 @@ def test_no_array_is_made_of_memory_that_is_not_in_the_file(model, tmp_path):
 
 
 def test_nodes_of_one_object_say_the_same(model, tmp_path):
-    """skops builds the first node of an id in the place of all others: coefficients could be other numbers."""
+    """skops builds the first node of an id in the place of all others: coefficients could be other
+    numbers.
+    """
     from olsen import load
 
     path, coef = tmp_path / "hostile.skops", model.nodes[model.coef]
-    others = [node for node in model.nodes.values() if "file" in node and node["file"] != coef["file"]]
+    others = [
+        node for node in model.nodes.values() if "file" in node and node["file"] != coef["file"]
+    ]
     path.write_bytes(model.replaced(model.coef, {**coef, "__id__": others[0]["__id__"]}))
     with pytest.raises(ValueError, match="nodes of the same object differ"):
         load(path)
 
 
 def test_an_encoder_does_not_write_beside_its_columns(model, tmp_path):
-    """scikit-learn and SciPy take the number of columns, and the codes of infrequent categories, as they come."""
+    """scikit-learn and SciPy take the number of columns, and the codes of infrequent categories, as
+    they come.
+    """
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
 
@@ -400,16 +558,22 @@ def test_an_encoder_does_not_write_beside_its_columns(model, tmp_path):
 
     X = np.repeat(np.arange(5.0), [9, 9, 9, 2, 1])[:, None]
     path, y = tmp_path / "m.skops", X[:, 0] ** 2
-    pipeline = make_pipeline(OneHotEncoder(min_frequency=5), olsen.OLSEnsembleRegressor(5, random_state=0)).fit(X, y)
+    pipeline = make_pipeline(
+        OneHotEncoder(min_frequency=5), olsen.OLSEnsembleRegressor(5, random_state=0)
+    ).fit(X, y)
     olsen.save(pipeline, path)
     np.testing.assert_array_equal(olsen.load(path).predict(X), pipeline.predict(X))
     genuine = Model(path.read_bytes())
 
     def replaced_array(name, array):
-        node = next(node for place, node in genuine.nodes.items() if name in place and "file" in node)
+        node = next(
+            node for place, node in genuine.nodes.items() if name in place and "file" in node
+        )
         return archive_of({**genuine.parts, node["file"]: npy(array)})
 
-    columns = next(place for place in genuine.nodes if place[-3:] == ("_n_features_outs", "content", 0))
+    columns = next(
+        place for place in genuine.nodes if place[-3:] == ("_n_features_outs", "content", 0)
+    )
     for data in (
         genuine.replaced(columns, single("2")),
         replaced_array("_default_to_infrequent_mappings", np.array([0, 1, 2, 10**6, 10**6])),
@@ -422,7 +586,9 @@ def test_an_encoder_does_not_write_beside_its_columns(model, tmp_path):
 
 
 def test_sparse_rows_do_not_point_beside_their_columns(tmp_path):
-    """SciPy reads where they point to; given two numbers for its arrays, it makes a matrix of that size."""
+    """SciPy reads where they point to; given two numbers for its arrays, it makes a matrix of that
+    size.
+    """
     import olsen
 
     X = np.random.default_rng(0).standard_normal((20, 3)) * (np.arange(3) > 0)
@@ -459,15 +625,20 @@ def test_a_file_names_no_folder_of_pickles(model, tmp_path):
     path.write_bytes(genuine.replaced(place, single(json.dumps(str(tmp_path)))))
     with pytest.raises(ValueError, match="would read pickles"):
         olsen.load(path)
-    inside = make_pipeline(make_pipeline(steps[0], memory=str(tmp_path / "cache")), steps[1]).fit(X, X[:, 0])
+    inside = make_pipeline(make_pipeline(steps[0], memory=str(tmp_path / "cache")), steps[1]).fit(
+        X, X[:, 0]
+    )
     with pytest.raises(ValueError, match="would read pickles"):
         olsen.save(inside, path)
 
 
 def test_a_newer_format_names_the_version_to_install(model, olsen, tmp_path):
     schema = copy.deepcopy(model.schema)
-    schema["content"] |= {"format": single('"olsen model 3"'), "olsen": single('"3.1.4"'),
-                          "model": {"__class__": "Fit", "__module__": "olsen", "__loader__": "ObjectNode"}}  # fmt: skip
+    schema["content"] |= {
+        "format": single('"olsen model 3"'),
+        "olsen": single('"3.1.4"'),
+        "model": {"__class__": "Fit", "__module__": "olsen", "__loader__": "ObjectNode"},
+    }
     path = tmp_path / "new.skops"
     path.write_bytes(archive_of({**model.parts, SCHEMA: json.dumps(schema)}))
     code, _, err = olsen("predict", path, TABLE)
@@ -484,7 +655,9 @@ NAMES = {
     "zero": "a\x00b",
     "lines": "a\nolsen: all is well\r\u2028b",
     "long": "long" * 250_000,
-    "script": '</title></style><script>alert(1)</script><img src=x onerror=alert(1)>"\' onload="alert(1)',
+    "script": (
+        '</title></style><script>alert(1)</script><img src=x onerror=alert(1)>"\' onload="alert(1)'
+    ),
     "tag characters": "a\U000e0041\ufeffb",
     "delete": "a\x7f\x08\x08b",
 }
@@ -514,7 +687,9 @@ def is_harmless(text):
 
 
 def hostile_table(path, name):
-    """A table in which a column and a category have the name; its target begins with a y, and is returned."""
+    """A table in which a column and a category have the name; its target begins with a y, and is
+    returned.
+    """
     a, b = np.random.default_rng(0).standard_normal((2, 60))
     categories = np.resize(np.array([name, "other"], dtype=object), 60).tolist()
     pq.write_table(pa.table({name: a, "b": b, "k": categories, f"y{name}": a + b}), path)
@@ -523,7 +698,8 @@ def hostile_table(path, name):
 
 @pytest.fixture(scope="module")
 def plain_report(tmp_path_factory):
-    """Elements and attributes of reports of a table with harmless names: with a curve of errors over sizes, and with
+    """Elements and attributes of reports of a table with harmless names: with a curve of errors
+    over sizes, and with
     the weights of sampling schemes."""
     here, found = tmp_path_factory.mktemp("plain"), Page("")
     target = hostile_table(here / "t.parquet", "plain")
@@ -552,7 +728,9 @@ def test_names_are_shown_and_never_obeyed(kind, olsen, tmp_path, plain_report):
     found = Page(page)
     assert is_harmless(page)
     assert set(found.tags) <= set(plain_report.tags) and found.attributes <= plain_report.attributes
-    assert [title[:60] for title in found.titles].count(visible(target)[:60]) == 1  # the others are those of columns
+    assert [title[:60] for title in found.titles].count(
+        visible(target)[:60]
+    ) == 1  # the others are those of columns
     code, out, err = olsen("predict", tmp_path / "m.skops", path, "--json")
     assert code == 0 and list(json.loads(out)) == [target] and is_harmless(out)
 
@@ -561,7 +739,11 @@ def test_names_are_shown_and_never_obeyed(kind, olsen, tmp_path, plain_report):
 def test_messages_show_names_and_keep_to_one_line(kind, olsen, tmp_path):
     name, path = NAMES[kind], tmp_path / "t.parquet"
     target = hostile_table(path, name)
-    for arguments in (("--target", "nothing"), ("--target", "k"), ("--drop", f"{name[:90]} and more")):
+    for arguments in (
+        ("--target", "nothing"),
+        ("--target", "k"),
+        ("--drop", f"{name[:90]} and more"),
+    ):
         code, out, err = olsen("fit", path, "--target", target, *arguments)
         assert code in (1, 2) and out == "" and err.startswith("olsen: ") and err.count("\n") == 1
         assert is_harmless(err) and len(err) < 2100
@@ -572,11 +754,16 @@ def test_messages_show_names_and_keep_to_one_line(kind, olsen, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudoterminals")
-def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_name(olsen, tmp_path, monkeypatch, until_closed):
+def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_name(
+    olsen, tmp_path, monkeypatch, until_closed
+):
     """Through a real pseudoterminal, and not through one."""
     name, path = NAMES["escape"], tmp_path / "t.parquet"
     target = hostile_table(path, name)
-    assert olsen("fit", path, "--target", target, "--members", "5", "--out", tmp_path / "m.skops")[0] == 0
+    assert (
+        olsen("fit", path, "--target", target, "--members", "5", "--out", tmp_path / "m.skops")[0]
+        == 0
+    )
     assert olsen("predict", tmp_path / "m.skops", path)[1].startswith(f"{target}\n")
     ours, theirs = os.openpty()
     with open(theirs, "w") as screen:
@@ -584,7 +771,11 @@ def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_name(olsen, t
         assert cli.main(["predict", str(tmp_path / "m.skops"), str(path)]) == 0
         monkeypatch.undo()
     shown = until_closed(ours)
-    assert "\x1b" not in shown and "\x07" not in shown and shown.startswith(r"ya\x1b]0;owned\x07\x1b[2J")
+    assert (
+        "\x1b" not in shown
+        and "\x07" not in shown
+        and shown.startswith(r"ya\x1b]0;owned\x07\x1b[2J")
+    )
 
 
 def csv_rows(n=60):
@@ -592,9 +783,18 @@ def csv_rows(n=60):
 
 
 TEXTS = {
-    "header of invalid bytes, far in": (b"a" * 70_000 + b"\xff,b,y\n" + csv_rows(), "neither UTF-8 nor"),
-    "cells of invalid bytes, far in": (b"a,k,y\n" + b"1,x,2\n2,z,3\n" * 9000 + b"1,\xff,3\n", "neither UTF-8 nor"),
-    "a cell of 40 MB": (b"a,b,y\n" + b"1" * 40_000_000 + b",2,3\n" + csv_rows(), "cannot be read as a table"),
+    "header of invalid bytes, far in": (
+        b"a" * 70_000 + b"\xff,b,y\n" + csv_rows(),
+        "neither UTF-8 nor",
+    ),
+    "cells of invalid bytes, far in": (
+        b"a,k,y\n" + b"1,x,2\n2,z,3\n" * 9000 + b"1,\xff,3\n",
+        "neither UTF-8 nor",
+    ),
+    "a cell of 40 MB": (
+        b"a,b,y\n" + b"1" * 40_000_000 + b",2,3\n" + csv_rows(),
+        "cannot be read as a table",
+    ),
     "one line": (b"a" * 20_000_000, "cannot be read as a table"),
     "a quotation mark left open": (b'a,"b,y\n' + csv_rows(50_000), "cannot be read as a table"),
     "zeros far in": (b"a,k,y\n" + b"1,x,2\n2,z,3\n" * 9000 + b"1,\x00,3\n", None),
@@ -627,7 +827,10 @@ def test_damaged_parquet_is_refused_or_read(olsen, seed, tmp_path):
         if i % 3 == 0:
             data = data[: rng.integers(5, len(data))]
         elif i % 3 == 1:
-            data = data[: rng.integers(5, len(data) // 2)] + data[-int(rng.integers(8, len(data) // 2)) :]
+            data = (
+                data[: rng.integers(5, len(data) // 2)]
+                + data[-int(rng.integers(8, len(data) // 2)) :]
+            )
         else:
             for place in rng.integers(4, len(data), size=3):
                 data[place] ^= 1 << rng.integers(8)

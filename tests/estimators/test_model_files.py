@@ -21,7 +21,9 @@ def schema(olsen, tmp_path):
 
 
 def test_a_file_names_public_classes_and_versions(schema):
-    """Whatever moves inside the package, files open; an older version tells its user what to install."""
+    """Whatever moves inside the package, files open; an older version tells its user what to
+    install.
+    """
     assert '"__module__": "olsen"' in schema and "olsen." not in schema
     assert json.loads(json.loads(schema)["content"]["olsen"]["content"]) == package.__version__
 
@@ -32,10 +34,17 @@ def test_the_format_before_the_first_release_is_refused_in_one_sentence(schema, 
     with zipfile.ZipFile(tmp_path / "new.skops") as archive, zipfile.ZipFile(path, "w") as edited:
         for name in archive.namelist():
             content = archive.read(name)
-            edited.writestr(name, content.replace(b"olsen model 2", b"olsen model 1") if "schema" in name else content)
+            edited.writestr(
+                name,
+                content.replace(b"olsen model 2", b"olsen model 1")
+                if "schema" in name
+                else content,
+            )
     code, out, err = olsen("predict", path, TABLE)
     assert (
-        (code, out) == (1, "") and "'olsen model 1', which was never released" in err and "fit the model again" in err
+        (code, out) == (1, "")
+        and "'olsen model 1', which was never released" in err
+        and "fit the model again" in err
     )
     with pytest.raises(ValueError, match="fit the model again"):
         package.load(path)
@@ -65,7 +74,9 @@ def test_an_opened_model_tells_what_it_knew(tmp_path):
     schemes = package.AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0).fit(X, X[:, 0])
     for model in (sizes, schemes):
         again = skops.io.loads(skops.io.dumps(model), trusted=trusted)
-        np.testing.assert_array_equal(again.feature_subsets_.indices, model.feature_subsets_.indices)
+        np.testing.assert_array_equal(
+            again.feature_subsets_.indices, model.feature_subsets_.indices
+        )
         if model is sizes:
             np.testing.assert_array_equal(again.risk_curve(7), model.risk_curve(7))
         else:

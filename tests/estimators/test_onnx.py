@@ -18,7 +18,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import olsen
 from loops import case
-from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+)
 
 skl2onnx = pytest.importorskip("skl2onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -41,19 +46,27 @@ def estimator(request):
 def problem(n_targets=None, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((80, 12))
-    y = X @ rng.standard_normal((12, n_targets or 1)) + 3.0 + rng.standard_normal((80, n_targets or 1))
+    y = (
+        X @ rng.standard_normal((12, n_targets or 1))
+        + 3.0
+        + rng.standard_normal((80, n_targets or 1))
+    )
     return X, y if n_targets else y[:, 0]
 
 
 def session(proto):
-    return onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
 
 
 def computed(proto, X):
     """What the runtime gives, from one input or from one for each column of a data frame."""
     running = session(proto)
     names = [one.name for one in running.get_inputs()]
-    (out,) = running.run(None, {"X": X} if names == ["X"] else {name: X[[name]].to_numpy() for name in names})
+    (out,) = running.run(
+        None, {"X": X} if names == ["X"] else {name: X[[name]].to_numpy() for name in names}
+    )
     return out
 
 
@@ -64,7 +77,10 @@ def kinds(proto):
 def same(out, predicted, tolerance):
     """Equal, relative to the largest prediction; a vector is one column there."""
     assert out.shape == (len(predicted), 1 if predicted.ndim == 1 else predicted.shape[1])
-    return np.abs(out.reshape(predicted.shape) - predicted).max() <= tolerance * np.abs(predicted).max()
+    return (
+        np.abs(out.reshape(predicted.shape) - predicted).max()
+        <= tolerance * np.abs(predicted).max()
+    )
 
 
 def test_one_node_computes_what_predict_says(estimator):
@@ -96,7 +112,10 @@ def test_types_are_those_of_scikit_learns_linear_regression(estimator):
 
     def ends(proto):
         running = session(proto)
-        return [(one.name, one.type, one.shape) for one in (*running.get_inputs(), *running.get_outputs())]
+        return [
+            (one.name, one.type, one.shape)
+            for one in (*running.get_inputs(), *running.get_outputs())
+        ]
 
     for n_targets in (None, 3):
         X, y = problem(n_targets)
@@ -119,9 +138,13 @@ def test_pipelines_and_searches(estimator):
     search = GridSearchCV(clone(estimator), {"fit_intercept": [True, False]}, cv=2).fit(X, y)
     for dtype in ("f4", "f8"):
         rows = X.astype(dtype)
-        assert same(computed(skl2onnx.to_onnx(pipeline, rows[:1]), rows), pipeline.predict(rows), 2e-6), dtype
+        assert same(
+            computed(skl2onnx.to_onnx(pipeline, rows[:1]), rows), pipeline.predict(rows), 2e-6
+        ), dtype
         assert computed(olsen.onnx.to_onnx(pipeline, rows), rows).dtype == dtype
-        assert same(computed(skl2onnx.to_onnx(search, rows[:1]), rows), search.predict(rows), 1e-6), dtype
+        assert same(
+            computed(skl2onnx.to_onnx(search, rows[:1]), rows), search.predict(rows), 1e-6
+        ), dtype
 
 
 def test_data_frames_and_lists_and_sparse_rows():
@@ -129,9 +152,13 @@ def test_data_frames_and_lists_and_sparse_rows():
     frame = pd.DataFrame(X[:, :3], columns=["ash", "clay", "sand"])
     model = OLSEnsembleRegressor(20, random_state=0).fit(frame, y)
     for rows in (frame, frame.to_numpy().tolist(), sp.csc_array(frame.to_numpy())):
-        assert same(computed(olsen.onnx.to_onnx(model, rows), frame.to_numpy()), model.predict(frame), 1e-14)
+        assert same(
+            computed(olsen.onnx.to_onnx(model, rows), frame.to_numpy()), model.predict(frame), 1e-14
+        )
     mixed = frame.assign(kind=np.where(X[:, 3] > 0, "peat", "loam"))
-    columns = make_column_transformer((StandardScaler(), ["ash", "clay", "sand"]), (OneHotEncoder(), ["kind"]))
+    columns = make_column_transformer(
+        (StandardScaler(), ["ash", "clay", "sand"]), (OneHotEncoder(), ["kind"])
+    )
     pipeline = make_pipeline(columns, OLSEnsembleRegressor(20, random_state=0)).fit(mixed, y)
     proto = olsen.onnx.to_onnx(pipeline, mixed)
     assert [one.name for one in session(proto).get_inputs()] == list(mixed.columns)
@@ -142,7 +169,9 @@ def test_what_cannot_be_converted():
     X, y = problem()
     with pytest.raises(NotFittedError, match="OLSEnsembleRegressor"):
         olsen.onnx.to_onnx(OLSEnsembleRegressor(), X)
-    with pytest.raises(ValueError, match="rows have 5 columns, but OLSEnsembleRegressor was fitted on 12"):
+    with pytest.raises(
+        ValueError, match="rows have 5 columns, but OLSEnsembleRegressor was fitted on 12"
+    ):
         olsen.onnx.to_onnx(OLSEnsembleRegressor().fit(X, y), X[:, :5])
 
 
@@ -150,7 +179,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "skl2onnx", None)
     importlib.reload(olsen.onnx)  # the library is not imported before it is used
     for use in (olsen.onnx.register, lambda: olsen.onnx.to_onnx(DropoutRegressor(), [[0.0]])):
-        with pytest.raises(ModuleNotFoundError, match=r"needs skl2onnx.*pip install 'olsen\[onnx\]'"):
+        with pytest.raises(
+            ModuleNotFoundError, match=r"needs skl2onnx.*pip install 'olsen\[onnx\]'"
+        ):
             use()
 
 

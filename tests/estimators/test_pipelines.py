@@ -1,4 +1,6 @@
-"""Model files from Python: pipelines saved here come back, models of the shell open here as pipelines."""
+"""Model files from Python: pipelines saved here come back, models of the shell open here as
+pipelines.
+"""
 
 import csv
 import pickle
@@ -7,7 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector, make_column_transformer
+from sklearn.compose import (
+    ColumnTransformer,
+    TransformedTargetRegressor,
+    make_column_selector,
+    make_column_transformer,
+)
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
@@ -25,10 +32,15 @@ pytest.importorskip("pyarrow")
 
 RNG = np.random.default_rng(5)
 N = 90
-FRAME = pd.DataFrame({
-    "a": RNG.normal(size=N), "b": 5 + 100 * RNG.normal(size=N), "city": RNG.choice(["Rome", "Oslo", "Bern"], N),
-    "size": RNG.choice(["S", "M"], N), "zone": RNG.integers(0, 3, N),
-})  # fmt: skip
+FRAME = pd.DataFrame(
+    {
+        "a": RNG.normal(size=N),
+        "b": 5 + 100 * RNG.normal(size=N),
+        "city": RNG.choice(["Rome", "Oslo", "Bern"], N),
+        "size": RNG.choice(["S", "M"], N),
+        "zone": RNG.integers(0, 3, N),
+    }
+)
 Y = FRAME["a"] * 2 + (FRAME["city"] == "Oslo") * 3 + 0.1 * RNG.normal(size=N)
 GAPS = FRAME.copy()
 GAPS.loc[[3, 7], "a"] = np.nan
@@ -42,10 +54,15 @@ def ensemble(**given):
 def nested():
     numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
     texts = make_pipeline(
-        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore", drop="if_binary")
+        SimpleImputer(strategy="most_frequent"),
+        OneHotEncoder(handle_unknown="ignore", drop="if_binary"),
     )
-    prepare = ColumnTransformer([("numbers", numbers, ["a", "b"]), ("texts", texts, ["city", "size"])])
-    return Pipeline([("prepare", prepare), ("scale", StandardScaler(with_mean=False)), ("model", ensemble())])
+    prepare = ColumnTransformer(
+        [("numbers", numbers, ["a", "b"]), ("texts", texts, ["city", "size"])]
+    )
+    return Pipeline(
+        [("prepare", prepare), ("scale", StandardScaler(with_mean=False)), ("model", ensemble())]
+    )
 
 
 PIPELINES = {
@@ -53,39 +70,84 @@ PIPELINES = {
     "tuned": lambda: (ensemble(), FRAME[["a", "b"]]),
     "array": lambda: (ensemble(), FRAME[["a", "b"]].to_numpy()),
     "scaled": lambda: (make_pipeline(StandardScaler(), ensemble()), FRAME[["a", "b"]]),
-    "unscaled": lambda: (make_pipeline(StandardScaler(with_std=False), "passthrough", ensemble()), FRAME[["a", "b"]]),
+    "unscaled": lambda: (
+        make_pipeline(StandardScaler(with_std=False), "passthrough", ensemble()),
+        FRAME[["a", "b"]],
+    ),
     "categories": lambda: (
         make_pipeline(
             make_column_transformer(
-                (OneHotEncoder(), ["city", "zone"]), (OrdinalEncoder(categories=[["S", "M"]]), ["size"]),
+                (OneHotEncoder(), ["city", "zone"]),
+                (OrdinalEncoder(categories=[["S", "M"]]), ["size"]),
                 remainder="passthrough",
-            ), ensemble()), FRAME),
+            ),
+            ensemble(),
+        ),
+        FRAME,
+    ),
     "selector": lambda: (
         make_pipeline(
             make_column_transformer(
-                (OneHotEncoder(drop=["Oslo", "S"]), make_column_selector(dtype_include=["object", "string"])),
-                (StandardScaler(), slice("a", "b")), ("drop", ["zone"]),
-            ), ensemble()), FRAME),
+                (
+                    OneHotEncoder(drop=["Oslo", "S"]),
+                    make_column_selector(dtype_include=["object", "string"]),
+                ),
+                (StandardScaler(), slice("a", "b")),
+                ("drop", ["zone"]),
+            ),
+            ensemble(),
+        ),
+        FRAME,
+    ),
     "nested": lambda: (nested(), GAPS),
     "gaps in categories": lambda: (
         make_pipeline(
-            make_column_transformer((OneHotEncoder(), ["city"]), (SimpleImputer(strategy="median"), ["a"])),
-            ensemble()), GAPS),
+            make_column_transformer(
+                (OneHotEncoder(), ["city"]), (SimpleImputer(strategy="median"), ["a"])
+            ),
+            ensemble(),
+        ),
+        GAPS,
+    ),
     "filled with a word": lambda: (
         make_pipeline(
             make_column_transformer(
-                (make_pipeline(SimpleImputer(strategy="constant", fill_value="?"), OneHotEncoder()), ["city"]),
-                (SimpleImputer(strategy="constant", fill_value=0.0), ["a"])), ensemble()), GAPS),
+                (
+                    make_pipeline(
+                        SimpleImputer(strategy="constant", fill_value="?"), OneHotEncoder()
+                    ),
+                    ["city"],
+                ),
+                (SimpleImputer(strategy="constant", fill_value=0.0), ["a"]),
+            ),
+            ensemble(),
+        ),
+        GAPS,
+    ),
     "infrequent": lambda: (
-        make_pipeline(make_column_transformer((OneHotEncoder(min_frequency=20), ["city"]), ("passthrough", ["a"])),
-                      ensemble()), FRAME),
+        make_pipeline(
+            make_column_transformer(
+                (OneHotEncoder(min_frequency=20), ["city"]), ("passthrough", ["a"])
+            ),
+            ensemble(),
+        ),
+        FRAME,
+    ),
     "weighted": lambda: (
-        make_pipeline(ColumnTransformer([("s", StandardScaler(), [0, 1])], transformer_weights={"s": 2.0}), ensemble()),
-        FRAME[["a", "b"]].to_numpy()),
+        make_pipeline(
+            ColumnTransformer([("s", StandardScaler(), [0, 1])], transformer_weights={"s": 2.0}),
+            ensemble(),
+        ),
+        FRAME[["a", "b"]].to_numpy(),
+    ),
     "places": lambda: (
-        make_pipeline(make_column_transformer((StandardScaler(), [0]), ("passthrough", [False, True])), ensemble()),
-        FRAME[["a", "b"]].to_numpy()),
-}  # fmt: skip
+        make_pipeline(
+            make_column_transformer((StandardScaler(), [0]), ("passthrough", [False, True])),
+            ensemble(),
+        ),
+        FRAME[["a", "b"]].to_numpy(),
+    ),
+}
 
 
 def read(path):
@@ -108,13 +170,20 @@ def test_what_is_saved_is_what_is_loaded(olsen, tmp_path):
             if isinstance(model, Pipeline):
                 assert [step for step, _ in again.steps] == [step for step, _ in model.steps]
             package.save(again, tmp_path / "twice.skops")
-            np.testing.assert_array_equal(package.load(tmp_path / "twice.skops").predict(X), model.predict(X))
+            np.testing.assert_array_equal(
+                package.load(tmp_path / "twice.skops").predict(X), model.predict(X)
+            )
             if name == "categories":  # a frame of another library, with columns in another order
-                np.testing.assert_array_equal(again.predict(pl.from_pandas(X[X.columns[::-1]])), model.predict(X))
+                np.testing.assert_array_equal(
+                    again.predict(pl.from_pandas(X[X.columns[::-1]])), model.predict(X)
+                )
             pd.DataFrame(X).to_csv(table, index=False)
             for command in (("predict", path, table), ("show", path)):
                 code, out, error = olsen(*command)
-                assert (code, out) == (1, "") and "olsen.load(path).predict(frame)" in error, "in Python it predicts"
+                assert (code, out) == (
+                    1,
+                    "",
+                ) and "olsen.load(path).predict(frame)" in error, "in Python it predicts"
 
 
 def test_parameters_that_are_objects_are_left_out(tmp_path):
@@ -139,11 +208,24 @@ def test_a_model_of_the_shell_is_a_pipeline_and_can_be_saved_again(olsen, tmp_pa
     frame.loc[[4, 11], "city"] = None
     frame.loc[6, "day"] = None
     frame.assign(y=Y).to_csv(table := tmp_path / "t.csv", index=False)
-    options = ["--missing", "mean", "--dates", "day", "--ordinal", "grade=low<mid<high", "--members", "60"]
+    options = [
+        "--missing",
+        "mean",
+        "--dates",
+        "day",
+        "--ordinal",
+        "grade=low<mid<high",
+        "--members",
+        "60",
+    ]
     code, _, error = olsen("fit", table, "--target", "y", "--out", tmp_path / "m.skops", *options)
     assert code == 0, error
     model = package.load(tmp_path / "m.skops")
-    assert isinstance(model, Pipeline) and isinstance(model[0], ColumnTransformer) and model.target_name_ == "y"
+    assert (
+        isinstance(model, Pipeline)
+        and isinstance(model[0], ColumnTransformer)
+        and model.target_name_ == "y"
+    )
     assert isinstance(model[-1], AdaptiveOLSEnsembleRegressor)
     encoders = [one[-1] for _, one, _ in model[0].transformers_ if isinstance(one, Pipeline)]
     levels = [list(one.categories_[0]) for one in encoders if isinstance(one, OneHotEncoder)]
@@ -152,7 +234,9 @@ def test_a_model_of_the_shell_is_a_pipeline_and_can_be_saved_again(olsen, tmp_pa
     assert "price" in names and "grade" in names and len(names) == model[-1].n_features_in_
     package.save(model, tmp_path / "again.skops")
     for file, out in (("m.skops", "p.csv"), ("again.skops", "q.csv")):
-        code, _, error = olsen("predict", tmp_path / file, table, "--interval", "0.9", "--out", tmp_path / out)
+        code, _, error = olsen(
+            "predict", tmp_path / file, table, "--interval", "0.9", "--out", tmp_path / out
+        )
         assert code == 0, error
     header, values = read(tmp_path / "q.csv")
     assert header == ["y", "lower", "upper"]
@@ -174,9 +258,16 @@ def test_intervals_and_standard_errors_come_with_the_file(tmp_path):
             for method in methods:
                 with case(model, method):
                     expected = model.predict_interval(X[:7], 0.8, method)
-                    np.testing.assert_allclose(again.predict_interval(X[:7], 0.8, method), expected, rtol=1e-12)
-            np.testing.assert_allclose(again.predict(X, return_std=True), model.predict(X, return_std=True), rtol=1e-12)
-            found, expected = (one.summary().coefficients.drop(columns="feature").to_numpy() for one in (again, model))
+                    np.testing.assert_allclose(
+                        again.predict_interval(X[:7], 0.8, method), expected, rtol=1e-12
+                    )
+            np.testing.assert_allclose(
+                again.predict(X, return_std=True), model.predict(X, return_std=True), rtol=1e-12
+            )
+            found, expected = (
+                one.summary().coefficients.drop(columns="feature").to_numpy()
+                for one in (again, model)
+            )
             np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
@@ -206,7 +297,21 @@ def test_the_command_keeps_what_intervals_need(olsen, tmp_path):
     options = ((), without, groups, sizes, (*sizes, *groups), (*sizes, *without))
     for number, option in enumerate(options):
         with case(option):
-            assert olsen("fit", table, "--target", "y", "--out", model, "--members", 50, "--force", *option)[0] == 0
+            assert (
+                olsen(
+                    "fit",
+                    table,
+                    "--target",
+                    "y",
+                    "--out",
+                    model,
+                    "--members",
+                    50,
+                    "--force",
+                    *option,
+                )[0]
+                == 0
+            )
             out = tmp_path / f"{number}.csv"
             code, _, error = olsen("predict", model, table, "--interval", "0.9", "--out", out)
             if option == (*sizes, *without):
@@ -266,15 +371,25 @@ def test_what_cannot_be_saved_says_so(tmp_path):
 
 
 def test_intervals_and_summaries_of_whole_pipelines(seed):
-    """Those of the ensemble on transformed rows, with the columns that went in: nested, searched, kept, as frames."""
+    """Those of the ensemble on transformed rows, with the columns that went in: nested, searched,
+    kept, as frames.
+    """
     inner = make_pipeline(nested()[0], make_pipeline(FunctionTransformer(np.sin), ensemble()))
-    search = GridSearchCV(inner, {"columntransformer__numbers__simpleimputer__strategy": ["mean", "median"]}, cv=2)
+    search = GridSearchCV(
+        inner, {"columntransformer__numbers__simpleimputer__strategy": ["mean", "median"]}, cv=2
+    )
     dense = nested()
     dense[0].set_params(texts__onehotencoder__sparse_output=False)
     cases = {
-        **{name: PIPELINES[name]() for name in ("bare", "array", "categories", "selector", "infrequent", "places")},
+        **{
+            name: PIPELINES[name]()
+            for name in ("bare", "array", "categories", "selector", "infrequent", "places")
+        },
         "searched": (search, GAPS),
-        **{library: (clone(dense).set_output(transform=library), GAPS) for library in ("pandas", "polars")},
+        **{
+            library: (clone(dense).set_output(transform=library), GAPS)
+            for library in ("pandas", "polars")
+        },
     }
     for name, (model, X) in cases.items():
         with case(name):
@@ -285,7 +400,11 @@ def test_intervals_and_summaries_of_whole_pipelines(seed):
                 rows, own = own[:-1].transform(rows), own[-1]
             ends = own.predict_interval(rows, 0.8)
             summary = package.summary(model)
-            columns = [str(column) for column in X.columns] if isinstance(X, pd.DataFrame) else ["x0", "x1"]
+            columns = (
+                [str(column) for column in X.columns]
+                if isinstance(X, pd.DataFrame)
+                else ["x0", "x1"]
+            )
             for kept in (model, pickle.loads(pickle.dumps(model))):
                 np.testing.assert_array_equal(package.predict_interval(kept, X, 0.8), ends)
                 assert str(package.summary(kept)) == str(summary)
@@ -295,33 +414,58 @@ def test_intervals_and_summaries_of_whole_pipelines(seed):
             for feature, column in zip(found["feature"], made, strict=True):
                 assert feature.removeprefix("missingindicator_").partition("_")[0] == column
             part = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
-            parts = {c: (part @ np.where(np.array(made) == c, own.coef_, 0.0)).std() for c in set(made)}
+            parts = {
+                c: (part @ np.where(np.array(made) == c, own.coef_, 0.0)).std() for c in set(made)
+            }
             effects = dict(zip(summary.effects["column"], summary.effects["effect"], strict=True))
-            assert sorted(effects, key=lambda c: -abs(effects[c])) == list(summary.effects["column"])
-            np.testing.assert_allclose([abs(effects[c]) for c in parts], list(parts.values()), rtol=1e-9)
-            assert all(f" {column} " in str(summary) and column in summary._repr_html_() for column in effects)
+            assert sorted(effects, key=lambda c: -abs(effects[c])) == list(
+                summary.effects["column"]
+            )
+            np.testing.assert_allclose(
+                [abs(effects[c]) for c in parts], list(parts.values()), rtol=1e-9
+            )
+            assert all(
+                f" {column} " in str(summary) and column in summary._repr_html_()
+                for column in effects
+            )
 
 
 def test_standard_errors_of_factors(seed):
     """Of a tuned model by the fits that repeat the choice; a level that never occurs adds nothing."""
     rng = np.random.default_rng(seed)
-    X = np.column_stack([np.eye(3)[rng.integers(0, 3, 120)], rng.standard_normal((120, 2)), np.zeros(120)])
-    model = AdaptiveOLSEnsembleRegressor().fit(X, X @ [2.0, 0.0, -1.0, 1.0, 0.0, 0.0] + rng.standard_normal(120))
+    X = np.column_stack(
+        [np.eye(3)[rng.integers(0, 3, 120)], rng.standard_normal((120, 2)), np.zeros(120)]
+    )
+    model = AdaptiveOLSEnsembleRegressor().fit(
+        X, X @ [2.0, 0.0, -1.0, 1.0, 0.0, 0.0] + rng.standard_normal(120)
+    )
     refits = model._refits("effects")
     spread = np.std([(X[:, :3] @ coef[0, :3]).std() for coef in refits.coef], ddof=1)
     effect, std = model._effects([[0, 1, 2], [3, 5], [3], [4]])
-    assert std[0] == pytest.approx(np.sqrt(refits.fraction / (1 - refits.fraction)) * spread, rel=0.05)
-    given = OLSEnsembleRegressor(200, 3, random_state=seed).fit(X, X[:, 0] + rng.standard_normal(120))
-    blocks = OLSEnsembleRegressor(200, 3, random_state=seed).fit(lambda: iter([(X, X[:, 0] + X[:, 4])]), None)
+    assert std[0] == pytest.approx(
+        np.sqrt(refits.fraction / (1 - refits.fraction)) * spread, rel=0.05
+    )
+    given = OLSEnsembleRegressor(200, 3, random_state=seed).fit(
+        X, X[:, 0] + rng.standard_normal(120)
+    )
+    blocks = OLSEnsembleRegressor(200, 3, random_state=seed).fit(
+        lambda: iter([(X, X[:, 0] + X[:, 4])]), None
+    )
     for one in (model, given, blocks):
         effect, std = one._effects([[0, 1, 2], [3, 5], [3], [4]])
-        assert effect[1] == pytest.approx(abs(effect[2])) and std[1] == pytest.approx(std[2]) and std.min() > 0
+        assert (
+            effect[1] == pytest.approx(abs(effect[2]))
+            and std[1] == pytest.approx(std[2])
+            and std.min() > 0
+        )
         np.testing.assert_allclose(effect[2:], one.coef_[3:5] * X[:, 3:5].std(axis=0))
 
 
 def test_transformed_targets_and_models_without_intervals():
     X, y = FRAME[["a", "b"]], np.exp(Y / 4)
-    model = TransformedTargetRegressor(make_pipeline(StandardScaler(), ensemble()), func=np.log, inverse_func=np.exp)
+    model = TransformedTargetRegressor(
+        make_pipeline(StandardScaler(), ensemble()), func=np.log, inverse_func=np.exp
+    )
     ends = package.predict_interval(model.fit(X, y), X)
     inner = model.regressor_[-1].predict_interval(model.regressor_[:-1].transform(X))
     np.testing.assert_allclose(ends, np.exp(inner))
@@ -344,9 +488,15 @@ def test_the_report_of_a_pipeline_has_the_columns_that_went_in(tmp_path):
     model = clone(nested()).fit(GAPS, Y)
     package.report(model, tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    chart, table = page.partition('id="effects"')[2].partition('id="predicted"')[0], page.partition('id="columns"')[2]
+    chart, table = (
+        page.partition('id="effects"')[2].partition('id="predicted"')[0],
+        page.partition('id="columns"')[2],
+    )
     for found in package.summary(model).effects.itertuples():
-        assert f">{found.column}</text>" in chart and f"<title>{found.column}: {found.effect:.4g}" in chart
+        assert (
+            f">{found.column}</text>" in chart
+            and f"<title>{found.column}: {found.effect:.4g}" in chart
+        )
     assert "city_Oslo" in table and "city_Oslo" not in chart and "x0" not in page
 
 
@@ -355,11 +505,15 @@ def test_an_effect_keeps_its_sign_beside_the_indicator_of_its_gaps_and_noise_is_
     X = rng.standard_normal((80, 2))
     y = -3 * X[:, 0] + rng.standard_normal(80)
     X[::7, 0] = np.nan
-    model = make_pipeline(SimpleImputer(add_indicator=True), AdaptiveOLSEnsembleRegressor()).fit(X, y)
+    model = make_pipeline(SimpleImputer(add_indicator=True), AdaptiveOLSEnsembleRegressor()).fit(
+        X, y
+    )
     effects = package.summary(model).effects
     assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
     names = pd.DataFrame(X, columns=["missingindicator_a", "b"])  # names decide nothing
     effects = package.summary(model.fit(names, y)).effects
     assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
     noise = AdaptiveOLSEnsembleRegressor().fit(X[:, 1:], rng.standard_normal(80))
-    assert noise.scheme_weights_.get("null", 0) > 0.8 and "signal" in noise.summary().facts["caution"]
+    assert (
+        noise.scheme_weights_.get("null", 0) > 0.8 and "signal" in noise.summary().facts["caution"]
+    )

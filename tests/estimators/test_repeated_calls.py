@@ -1,4 +1,6 @@
-"""What users do between two calls, and what they hand over beside X and y: the right answer or a word."""
+"""What users do between two calls, and what they hand over beside X and y: the right answer or a
+word.
+"""
 
 from itertools import product
 
@@ -18,7 +20,9 @@ def test_a_stream_follows_a_changed_seed_and_keeps_its_intercept(seed):
     with pytest.raises(ValueError, match="fit_intercept was changed from True to False"):
         model.set_params(fit_intercept=False).partial_fit(X[30:], y[30:])
     np.testing.assert_array_equal(model.predict(X), before)
-    model.set_params(fit_intercept=True, random_state=seed + 1, n_estimators=15).partial_fit(X[30:], y[30:])
+    model.set_params(fit_intercept=True, random_state=seed + 1, n_estimators=15).partial_fit(
+        X[30:], y[30:]
+    )
     expected = OLSEnsembleRegressor(15, random_state=seed + 1).fit(X, y)
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-10)
 
@@ -29,7 +33,10 @@ def test_rows_changed_in_place_are_not_streamed_on(seed):
         first = X[:30].copy()
         model = OLSEnsembleRegressor(10, solver=solver, random_state=seed).fit(first, y[:30])
         first *= 2
-        with case(solver), pytest.raises(ValueError, match=r"partial_fit after fit.*X was changed in place"):
+        with (
+            case(solver),
+            pytest.raises(ValueError, match=r"partial_fit after fit.*X was changed in place"),
+        ):
             model.partial_fit(X[30:], y[30:])
 
 
@@ -42,7 +49,9 @@ def test_the_number_of_targets_is_told_the_right_way_round(seed):
 @pytest.mark.filterwarnings("error")
 def test_a_batch_of_equal_targets_is_nothing_to_warn_of(seed):
     X, y = random_problem(seed)
-    OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30]).partial_fit(X[30:33], np.ones(3))
+    OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30]).partial_fit(
+        X[30:33], np.ones(3)
+    )
 
 
 def test_results_belong_to_the_user(seed):
@@ -63,7 +72,10 @@ def test_the_unit_of_the_weights_does_not_matter(seed):
     for model in (
         *(OLSEnsembleRegressorCV(10, cv=cv, random_state=seed) for cv in (None, "gcv", 4)),
         *(OLSEnsembleRegressorCV(cv=cv, sampling="determinantal") for cv in (None, "gcv", 4)),
-        *(AdaptiveOLSEnsembleRegressor(n_estimators=10, cv=cv, random_state=seed) for cv in (None, 4)),
+        *(
+            AdaptiveOLSEnsembleRegressor(n_estimators=10, cv=cv, random_state=seed)
+            for cv in (None, 4)
+        ),
     ):
         one, ten = (model.fit(X, y, factor * weight).best_score_ for factor in (1, 10))
         with case(model):
@@ -79,7 +91,9 @@ def test_a_splitter_sees_the_targets_of_the_rows_that_count(seed):
     kept = weight > 0
     for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
         model = make(n_estimators=10, cv=StratifiedKFold(3), random_state=seed)
-        assert model.fit(X, y, weight).best_score_ == pytest.approx(model.fit(X[kept], y[kept]).best_score_, rel=1e-9)
+        assert model.fit(X, y, weight).best_score_ == pytest.approx(
+            model.fit(X[kept], y[kept]).best_score_, rel=1e-9
+        )
 
 
 def test_left_out_predictions_are_aligned_with_the_rows_given(seed):
@@ -93,7 +107,8 @@ def test_left_out_predictions_are_aligned_with_the_rows_given(seed):
 
 
 def test_the_error_is_that_of_the_scaled_model(seed):
-    """Members of all columns are one least squares: its left-out predictions, scaled, are the model's.
+    """Members of all columns are one least squares: its left-out predictions, scaled, are the
+    model's.
 
     So are those of determinantal members, whatever their size.
     """
@@ -103,9 +118,15 @@ def test_the_error_is_that_of_the_scaled_model(seed):
     for scale, cv in product(("auto", 0.5, 1.0), (None, 5)):
         model = OLSEnsembleRegressorCV(4, [5], cv=cv, scale=scale, random_state=seed).fit(X, y)
         with case(scale, cv):
-            assert -model.best_score_ == pytest.approx(np.mean((y - model.cv_prediction_) ** 2), rel=1e-8)
+            assert -model.best_score_ == pytest.approx(
+                np.mean((y - model.cv_prediction_) ** 2), rel=1e-8
+            )
             assert -model.best_score_ == pytest.approx(model.risk_curve(4)[0], rel=1e-12)
         ridge = OLSEnsembleRegressorCV(cv=cv, sampling="determinantal", scale=scale).fit(X, y)
         with case("determinantal", scale, cv):
-            assert -ridge.best_score_ == pytest.approx(np.mean((y - ridge.cv_prediction_) ** 2), rel=1e-8)
-            assert -ridge.best_score_ == pytest.approx(ridge.risk_curve()[ridge.best_index_], rel=1e-12)
+            assert -ridge.best_score_ == pytest.approx(
+                np.mean((y - ridge.cv_prediction_) ** 2), rel=1e-8
+            )
+            assert -ridge.best_score_ == pytest.approx(
+                ridge.risk_curve()[ridge.best_index_], rel=1e-12
+            )

@@ -1,4 +1,6 @@
-"""Intervals, standard errors and the draw of the members: exact against refits, alike in all engines."""
+"""Intervals, standard errors and the draw of the members: exact against refits, alike in all
+engines.
+"""
 
 import copy
 import pickle
@@ -12,7 +14,12 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold
 
 from loops import case
-from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    member_coefficients,
+)
 from olsen._execution import memory
 
 da = pytest.importorskip("dask.array")
@@ -42,7 +49,10 @@ def engines(X, y):
     yield "memory", (X, y)
     yield "sparse", (sp.csr_array(X), y)
     yield "blocks", (in_blocks(X, y), None)
-    yield "dask", (da.from_array(X, chunks=(50, X.shape[1])), da.from_array(y, chunks=(50, *y.shape[1:])))
+    yield (
+        "dask",
+        (da.from_array(X, chunks=(50, X.shape[1])), da.from_array(y, chunks=(50, *y.shape[1:]))),
+    )
 
 
 # The jackknife, against refits without each row
@@ -64,13 +74,20 @@ class Refits:
 
     def mean_members(self, y, columns, rows):
         """Of every ensemble of those that follow each other in the lists of members."""
-        model, given = self.model, {"sample_weight": self.weight, "fit_intercept": self.model.fit_intercept}
+        model, given = (
+            self.model,
+            {"sample_weight": self.weight, "fit_intercept": self.model.fit_intercept},
+        )
         coef, intercept = member_coefficients(self.X, y, columns, rows, **given)
         own = [None if self.weight is None else self.weight[T] for T in rows]
-        centre = [np.average(y[T], weights=w) if model.fit_intercept else 0.0 for T, w in zip(rows, own, strict=True)]
+        centre = [
+            np.average(y[T], weights=w) if model.fit_intercept else 0.0
+            for T, w in zip(rows, own, strict=True)
+        ]
         shares, scale = model.weights_, model.scale_
         coef, intercept, centre = (
-            np.reshape(a, (-1, len(shares), *a.shape[1:])) for a in (coef, intercept, np.array(centre))
+            np.reshape(a, (-1, len(shares), *a.shape[1:]))
+            for a in (coef, intercept, np.array(centre))
         )
         return scale * shares @ coef, scale * intercept @ shares + (1 - scale) * centre @ shares
 
@@ -79,14 +96,21 @@ class Refits:
         n, rank = len(self.Y), int(np.ceil(coverage * (len(self.Y) + 1)))
         centre = np.einsum("rp,lpq->lrq", new, self.coef) + self.intercept[:, None]
         width = np.abs(self.residual)[:, None]
-        low, high = np.sort(centre - width, axis=0)[n - rank], np.sort(centre + width, axis=0)[rank - 1]
+        low, high = (
+            np.sort(centre - width, axis=0)[n - rank],
+            np.sort(centre + width, axis=0)[rank - 1],
+        )
         half = np.sort(width[:, 0], axis=0)[rank - 1]
         middle = self.model.predict(new).reshape(len(new), -1)
-        ends = np.sort(np.stack([low, high], axis=2), axis=2)  # which may cross where the coverage is low
+        ends = np.sort(
+            np.stack([low, high], axis=2), axis=2
+        )  # which may cross where the coverage is low
         return ends, np.stack([middle - half, middle + half], axis=2)
 
     def derivatives(self, new):
-        """With respect to the targets: of coefficients (p, n), of fitted values (n, n), of predictions (new, n)."""
+        """With respect to the targets: of coefficients (p, n), of fitted values (n, n), of
+        predictions (new, n).
+        """
         n = len(self.Y)
         members = list(self.model.feature_subsets_), list(self.model.sample_subsets_)
         columns = [[found[0] for found in self.mean_members(y, *members)] for y in np.eye(n)]
@@ -103,12 +127,20 @@ class Refits:
     def check(self, new, given=None):
         """Everything that the model says of coefficients and new rows."""
         given = new if given is None else given
-        for coverage, rtol in ((0.3, 1e-8), (0.8, 1e-8), (0.985, 1e-7)):  # the last one by the row that is furthest off
-            for method, expected in zip(("auto", "jackknife"), self.intervals(new, coverage), strict=True):
+        for coverage, rtol in (
+            (0.3, 1e-8),
+            (0.8, 1e-8),
+            (0.985, 1e-7),
+        ):  # the last one by the row that is furthest off
+            for method, expected in zip(
+                ("auto", "jackknife"), self.intervals(new, coverage), strict=True
+            ):
                 found = self.model.predict_interval(given, coverage, method).reshape(expected.shape)
                 np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-8)
         middle = self.model.predict(given).reshape(len(new), -1)
-        high = self.model.predict_interval(given, 0.95, method="normal")[..., 1].reshape(middle.shape)
+        high = self.model.predict_interval(given, 0.95, method="normal")[..., 1].reshape(
+            middle.shape
+        )
         half = 1.959963984540054 * np.sqrt(np.mean(self.residual**2, axis=0))
         np.testing.assert_allclose(high, middle + half, rtol=1e-7, atol=1e-8)
         (coef, H, there), n = self.derivatives(new), len(self.Y)
@@ -138,12 +170,20 @@ def odd(X, kind, rng):
 
 
 KINDS = (
-    "ordinary", "dependent columns", "nearly dependent columns", "rows of leverage one", "rows far out",
-    "constant columns", "far from zero",
-)  # fmt: skip
+    "ordinary",
+    "dependent columns",
+    "nearly dependent columns",
+    "rows of leverage one",
+    "rows far out",
+    "constant columns",
+    "far from zero",
+)
 MEMBERS = {
     "few columns": {"max_features": 4},
-    "most columns": {"max_features": 11, "n_estimators": 34},  # by what they leave out, in two batches
+    "most columns": {
+        "max_features": 11,
+        "n_estimators": 34,
+    },  # by what they leave out, in two batches
     "of many sizes": {"max_features": 0.5, "sampling": "bernoulli"},
     "on some rows": {"max_features": 6, "max_samples": 0.4},
     "as many columns as rows": {"max_features": 10, "max_samples": 8},
@@ -167,7 +207,9 @@ def test_everything_equals_refits(members, seed):
                 continue
             Y = np.column_stack([y, X[:, 4] - 2 * rng.standard_normal(70)])
             weight = rng.uniform(0.3, 2, 70)
-            Refits(OLSEnsembleRegressor(scale=0.8, **how).fit(X, Y, weight), X, Y, weight).check(new)
+            Refits(OLSEnsembleRegressor(scale=0.8, **how).fit(X, Y, weight), X, Y, weight).check(
+                new
+            )
 
 
 def test_everything_equals_refits_without_intercept_and_of_sparse_rows(seed):
@@ -178,7 +220,9 @@ def test_everything_equals_refits_without_intercept_and_of_sparse_rows(seed):
     for members in ("few columns", "most columns", "on some rows"):
         how = {"n_estimators": 10, "random_state": seed, "fit_intercept": False} | MEMBERS[members]
         with case(members):
-            Refits(OLSEnsembleRegressor(**how).fit(sp.csr_array(X), y), X, y, None).check(new, sp.csr_array(new))
+            Refits(OLSEnsembleRegressor(**how).fit(sp.csr_array(X), y), X, y, None).check(
+                new, sp.csr_array(new)
+            )
 
 
 @pytest.mark.filterwarnings("ignore:members have")
@@ -187,8 +231,14 @@ def test_threads_change_no_bit(seed):
         X, y = random_problem(seed, *shape)
         rng = np.random.default_rng(seed)
         new, weight = rng.standard_normal((30, shape[1])), rng.uniform(0.5, 2, shape[0])
-        models = [OLSEnsembleRegressor(60, 0.5, random_state=seed, n_jobs=j).fit(X, y, weight) for j in (1, 2, 3)]
-        found = [(model.predict_interval(new), model.predict(new, return_std=True)[1]) for model in models]
+        models = [
+            OLSEnsembleRegressor(60, 0.5, random_state=seed, n_jobs=j).fit(X, y, weight)
+            for j in (1, 2, 3)
+        ]
+        found = [
+            (model.predict_interval(new), model.predict(new, return_std=True)[1])
+            for model in models
+        ]
         for ends, std in found[1:]:
             assert np.array_equal(ends, found[0][0]) and np.array_equal(std, found[0][1]), shape
 
@@ -200,7 +250,9 @@ def test_where_memory_is_missing_the_jackknife_is_there(seed, monkeypatch):
     with pytest.raises(MemoryError, match=r"3000.*300.*72 MB.*method='jackknife'"):
         model.predict_interval(X[:5], method="jackknife+")
     assert np.isfinite(model.predict_interval(X[:5], method="jackknife")).all()
-    np.testing.assert_array_equal(model.predict_interval(X[:5]), model.predict_interval(X[:5], method="cv+"))
+    np.testing.assert_array_equal(
+        model.predict_interval(X[:5]), model.predict_interval(X[:5], method="cv+")
+    )
 
 
 def test_the_jackknife_keeps_little_beside_the_rows(seed):
@@ -219,19 +271,26 @@ def test_the_jackknife_keeps_little_beside_the_rows(seed):
 
 def test_a_member_without_columns_is_the_mean(seed):
     X, y = random_problem(seed, n=70)
-    models = (OLSEnsembleRegressor(1, 1, sampling="bernoulli", random_state=100 * seed + i) for i in range(100))
+    models = (
+        OLSEnsembleRegressor(1, 1, sampling="bernoulli", random_state=100 * seed + i)
+        for i in range(100)
+    )
     model = next(model for model in models if not model.fit(X, y).feature_subsets_.sizes[0])
     Refits(model, X, y, None).check(np.random.default_rng(seed).standard_normal((4, 12)))
 
 
 def test_coverage_of_new_observations(seed):
-    """Over 60 training sets the share of new observations inside is within 4 standard errors of the nominal 90 %."""
+    """Over 60 training sets the share of new observations inside is within 4 standard errors of the
+    nominal 90 %.
+    """
     rng = np.random.default_rng(seed)
     inside = []
     for trial in range(60):
         X, new = rng.standard_normal((80, 40)), rng.standard_normal((50, 40))
         beta = rng.standard_normal(40) / np.sqrt(40)
-        model = OLSEnsembleRegressor(20, 15, random_state=trial).fit(X, X @ beta + rng.standard_normal(80))
+        model = OLSEnsembleRegressor(20, 15, random_state=trial).fit(
+            X, X @ beta + rng.standard_normal(80)
+        )
         ends = model.predict_interval(new)
         target = new @ beta + rng.standard_normal(50)
         inside.append(np.mean((ends[:, 0] <= target) & (target <= ends[:, 1])))
@@ -241,7 +300,8 @@ def test_coverage_of_new_observations(seed):
 
 
 def test_standard_error_is_the_spread_over_training_sets(seed):
-    """Mean squared standard error against the variance of predictions over 300 training sets, within 4 standard errors.
+    """Mean squared standard error against the variance of predictions over 300 training sets,
+    within 4 standard errors.
 
     The formula is asymptotic: 5 % are allowed on top.
     """
@@ -263,7 +323,9 @@ def test_standard_error_is_the_spread_over_training_sets(seed):
 
 
 def cv_plus_by_hand(model, X, y, new, splits, coverage, n_groups):
-    """Barber et al.'s definition: refits of the same members without each fold, n values, two order statistics."""
+    """Barber et al.'s definition: refits of the same members without each fold, n values, two order
+    statistics.
+    """
     low, high = [], []
     for train, test in splits:
         refit = clone(model).set_params(scale=model.scale_).fit(X[train], y[train])
@@ -277,10 +339,15 @@ def cv_plus_by_hand(model, X, y, new, splits, coverage, n_groups):
 
 
 def test_cv_plus_is_its_definition(seed):
-    """Folds of the tuned estimator, members of one size: refitted one by one. Groups count where there are some."""
+    """Folds of the tuned estimator, members of one size: refitted one by one. Groups count where
+    there are some.
+    """
     X, y = random_problem(seed)
     new, groups = np.random.default_rng(seed).standard_normal((9, 12)), np.arange(120) // 3
-    for max_samples, cv, fit, count in ((1.0, KFold(4), {}, 120), (0.7, GroupKFold(4), {"groups": groups}, 40)):
+    for max_samples, cv, fit, count in (
+        (1.0, KFold(4), {}, 120),
+        (0.7, GroupKFold(4), {"groups": groups}, 40),
+    ):
         splits, how = (
             list(cv.split(X, None, *fit.values())),
             {"scale": 0.9, "max_samples": max_samples, "random_state": seed},
@@ -290,7 +357,9 @@ def test_cv_plus_is_its_definition(seed):
         np.testing.assert_allclose(tuned.coef_, plain.coef_, rtol=1e-9)
         for coverage in (0.8, 0.9):
             expected = cv_plus_by_hand(plain, X, y, new, splits, coverage, count)
-            np.testing.assert_allclose(tuned.predict_interval(new, coverage, "cv+"), expected, rtol=1e-7)
+            np.testing.assert_allclose(
+                tuned.predict_interval(new, coverage, "cv+"), expected, rtol=1e-7
+            )
 
 
 def test_cv_plus_has_one_answer_for_all_places(seed):
@@ -298,7 +367,11 @@ def test_cv_plus_has_one_answer_for_all_places(seed):
     X, y = random_problem(seed, n=400)
     new = np.random.default_rng(seed).standard_normal((9, 12))
     found = {
-        name: OLSEnsembleRegressor(30, 5, random_state=seed).fit(*data).predict_interval(new, 0.8, "cv+")
+        name: (
+            OLSEnsembleRegressor(30, 5, random_state=seed)
+            .fit(*data)
+            .predict_interval(new, 0.8, "cv+")
+        )
         for name, data in [*engines(X, y), ("other blocks", (in_blocks(X, y, step=91), None))]
     }
     np.testing.assert_allclose(found["dask"], found["blocks"], rtol=1e-9)
@@ -337,7 +410,9 @@ def test_weights_count_in_folds(seed):
     kept = weight > 0
     place = np.cumsum(kept) - 1
     fewer = [(place[train[kept[train]]], place[test[kept[test]]]) for train, test in splits]
-    again = OLSEnsembleRegressorCV(30, cv=fewer, **given).fit(X[kept], y[kept], sample_weight=weight[kept])
+    again = OLSEnsembleRegressorCV(30, cv=fewer, **given).fit(
+        X[kept], y[kept], sample_weight=weight[kept]
+    )
     np.testing.assert_allclose(found, again.predict_interval(X[:3], 0.8, "cv+"), rtol=1e-9)
     unweighted = OLSEnsembleRegressorCV(30, cv=fewer, **given).fit(X[kept], y[kept])
     assert np.abs(found / unweighted.predict_interval(X[:3], 0.8, "cv+") - 1).max() > 1e-4
@@ -347,25 +422,33 @@ def test_groups_are_left_out_whole(seed):
     """Rows that come five times each: without their group the error is what it is for new rows."""
     X, y = random_problem(seed, n=60, p=30, noise=2.0)
     X, y, groups = np.repeat(X, 5, axis=0), np.repeat(y, 5), np.repeat(np.arange(60), 5)
-    model = AdaptiveOLSEnsembleRegressor(n_estimators=50, cv=GroupKFold(5), random_state=seed).fit(X, y, groups=groups)
+    model = AdaptiveOLSEnsembleRegressor(n_estimators=50, cv=GroupKFold(5), random_state=seed).fit(
+        X, y, groups=groups
+    )
     width = np.diff(model.predict_interval(X[:20], 0.9)).mean()
     with pytest.warns(UserWarning, match="rows repeat others"):
         alone = OLSEnsembleRegressorCV(50, random_state=seed).fit(X, y)
     assert width > 1.3 * np.diff(alone.predict_interval(X[:20], 0.9)).mean()
-    with pytest.warns(UserWarning, match="240 of 300 rows repeat others, with their targets.*merged"):
+    with pytest.warns(
+        UserWarning, match="240 of 300 rows repeat others, with their targets.*merged"
+    ):
         merged = AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=seed).fit(X, y)
     assert 0.6 < width / np.diff(merged.predict_interval(X[:20], 0.9)).mean() < 1.5
     for method in ("jackknife+", "jackknife"):
         with pytest.raises(ValueError, match=r"groups.*cv\+"):
             model.predict_interval(X, method=method)
-    np.testing.assert_array_equal(model.predict_interval(X[:3]), model.predict_interval(X[:3], method="cv+"))
+    np.testing.assert_array_equal(
+        model.predict_interval(X[:3]), model.predict_interval(X[:3], method="cv+")
+    )
 
 
 def test_too_few_rows_give_the_whole_line(seed):
     X, y = random_problem(seed, n=8, p=2)
     model = OLSEnsembleRegressor(5, 1, random_state=seed).fit(X, y)
     for method in ("cv+", "jackknife+"):
-        np.testing.assert_array_equal(model.predict_interval(X, 0.95, method), [[-np.inf, np.inf]] * 8)
+        np.testing.assert_array_equal(
+            model.predict_interval(X, 0.95, method), [[-np.inf, np.inf]] * 8
+        )
         assert np.isfinite(model.predict_interval(X, 0.5, method)).all()
 
 
@@ -388,9 +471,15 @@ def test_lower_ends_are_below_upper_ends(coverage, seed):
 
 
 def test_two_rows_do_not_tell_how_far_a_choice_varies(seed):
-    """Where a part of the rows is one row, standard errors are infinite, and so are their intervals."""
+    """Where a part of the rows is one row, standard errors are infinite, and so are their
+    intervals.
+    """
     X, y = random_problem(seed, n=2, p=3)
-    tuned = (AdaptiveOLSEnsembleRegressor(), OLSEnsembleRegressorCV(), OLSEnsembleRegressorCV(sampling="determinantal"))
+    tuned = (
+        AdaptiveOLSEnsembleRegressor(),
+        OLSEnsembleRegressorCV(),
+        OLSEnsembleRegressorCV(sampling="determinantal"),
+    )
     for model, fit_intercept in product(tuned, (True, False)):
         model.set_params(fit_intercept=fit_intercept).fit(X, y)
         with case(model):
@@ -405,21 +494,41 @@ def test_few_rows_have_standard_errors_or_a_word(seed):
     """In parts of the rows there may be fewer rows than folds, or than a member was to be given."""
     X, y = random_problem(seed, n=12, p=3)
     of_sizes = (
-        (3, {}), (4, {"cv": 2}), (3, {"cv": "gcv"}), (12, {"cv": 12}), (12, {"max_samples": 11}),
-        (12, {"cv": "oob", "max_samples": 11}), (12, {"max_features": [3]}), (5, {"max_features": [3]}),
-    )  # fmt: skip
+        (3, {}),
+        (4, {"cv": 2}),
+        (3, {"cv": "gcv"}),
+        (12, {"cv": 12}),
+        (12, {"max_samples": 11}),
+        (12, {"cv": "oob", "max_samples": 11}),
+        (12, {"max_features": [3]}),
+        (5, {"max_features": [3]}),
+    )
     of_schemes = ((3, {}), (4, {"cv": 2}), (12, {"cv": 12}))
-    for make, cases in ((OLSEnsembleRegressorCV, of_sizes), (AdaptiveOLSEnsembleRegressor, of_schemes)):
+    for make, cases in (
+        (OLSEnsembleRegressorCV, of_sizes),
+        (AdaptiveOLSEnsembleRegressor, of_schemes),
+    ):
         for rows, settings in cases:
             with case(make, rows, settings):
                 model = make(n_estimators=20, random_state=seed, **settings).fit(X[:rows], y[:rows])
-                assert np.all(model.coef_std() > 0) and np.all(model.predict(X, return_std=True)[1] > 0)
-    for rows, settings in ((4, {"cv": 2}), (4, {"cv": "gcv"}), (12, {"cv": 12}), (12, {"max_features": [3]})):
+                assert np.all(model.coef_std() > 0) and np.all(
+                    model.predict(X, return_std=True)[1] > 0
+                )
+    for rows, settings in (
+        (4, {"cv": 2}),
+        (4, {"cv": "gcv"}),
+        (12, {"cv": 12}),
+        (12, {"max_features": [3]}),
+    ):
         with case("determinantal", rows, settings):
-            model = OLSEnsembleRegressorCV(sampling="determinantal", **settings).fit(X[:rows], y[:rows])
+            model = OLSEnsembleRegressorCV(sampling="determinantal", **settings).fit(
+                X[:rows], y[:rows]
+            )
             assert np.all(model.coef_std() > 0) and np.all(model.predict(X, return_std=True)[1] > 0)
     for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
-        model = make(n_estimators=20, random_state=seed).fit(in_blocks(X[:4], y[:4]), None)  # which loads few rows
+        model = make(n_estimators=20, random_state=seed).fit(
+            in_blocks(X[:4], y[:4]), None
+        )  # which loads few rows
         loaded = make(n_estimators=20, random_state=seed).fit(X[:4], y[:4])
         np.testing.assert_array_equal(model.coef_std(), loaded.coef_std())
 
@@ -430,7 +539,9 @@ def test_members_that_fit_every_row_leave_no_residual_to_judge_by(fit_intercept,
     """From moments the variance of the errors is not known then, which is not none."""
     X, y = random_problem(seed, n=2, p=3)
     X[:, 2] = 1.0
-    model = OLSEnsembleRegressor(20, 3, fit_intercept=fit_intercept, random_state=seed).fit(in_blocks(X, y), None)
+    model = OLSEnsembleRegressor(20, 3, fit_intercept=fit_intercept, random_state=seed).fit(
+        in_blocks(X, y), None
+    )
     np.testing.assert_array_equal(model.coef_std()[:2], np.inf)
     assert model.coef_std()[2] == (0 if fit_intercept else np.inf)
     assert np.isinf(model.predict(X, return_std=True)[1]).all()
@@ -453,8 +564,14 @@ def test_several_targets_are_those_one_by_one(seed):
     X, Y = random_problem(seed, q=3)
     both, *alone = (OLSEnsembleRegressor(30, 5, random_state=seed).fit(X, y) for y in (Y, *Y.T))
     std = both.predict(X[:4], return_std=True)[1]
-    assert both.coef_std().shape == both.coef_.shape == (3, 12) and both.coef_interval().shape == (3, 12, 2)
-    ends = both.coef_[:, :, None] + 1.2815515655446004 * both.coef_std()[:, :, None] * np.array([-1, 1])
+    assert both.coef_std().shape == both.coef_.shape == (3, 12) and both.coef_interval().shape == (
+        3,
+        12,
+        2,
+    )
+    ends = both.coef_[:, :, None] + 1.2815515655446004 * both.coef_std()[:, :, None] * np.array(
+        [-1, 1]
+    )
     np.testing.assert_allclose(both.coef_interval(0.8), ends, rtol=1e-12, atol=1e-12)
     for t, one in enumerate(alone):
         np.testing.assert_allclose(both.coef_std()[t], one.coef_std(), rtol=1e-9)
@@ -462,7 +579,9 @@ def test_several_targets_are_those_one_by_one(seed):
         for method in ("jackknife+", "jackknife", "cv+", "normal"):
             ends = both.predict_interval(X[:4], 0.8, method)
             assert ends.shape == (4, 3, 2)
-            np.testing.assert_allclose(ends[:, t], one.predict_interval(X[:4], 0.8, method), rtol=1e-9, err_msg=method)
+            np.testing.assert_allclose(
+                ends[:, t], one.predict_interval(X[:4], 0.8, method), rtol=1e-9, err_msg=method
+            )
     with pytest.raises(ValueError, match="coverage"):
         both.coef_interval(1.0)
 
@@ -484,15 +603,23 @@ def test_new_rows_may_be_many(seed):
     model = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)
     new = np.random.default_rng(seed).standard_normal((20_000, 12))
     found = model.predict_interval(new, 0.8, "cv+")
-    np.testing.assert_allclose(found[[7, 19_999]], model.predict_interval(new[[7, 19_999]], 0.8, "cv+"), rtol=1e-12)
-    np.testing.assert_allclose(model.predict_interval(sp.csr_array(new[:50]), 0.8, "cv+"), found[:50], rtol=1e-12)
+    np.testing.assert_allclose(
+        found[[7, 19_999]], model.predict_interval(new[[7, 19_999]], 0.8, "cv+"), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        model.predict_interval(sp.csr_array(new[:50]), 0.8, "cv+"), found[:50], rtol=1e-12
+    )
 
 
 def test_changed_rows_are_noticed(seed):
     X, y = random_problem(seed)
     model = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)
     X[:] = X[::-1].copy()
-    for ask in (lambda: model.predict_interval(X, method="cv+"), model.coef_std, lambda: model.coef_interval()):
+    for ask in (
+        lambda: model.predict_interval(X, method="cv+"),
+        model.coef_std,
+        lambda: model.coef_interval(),
+    ):
         with pytest.raises(ValueError, match="changed in place"):
             ask()
     with pytest.raises(ValueError, match="changed"):
@@ -500,7 +627,9 @@ def test_changed_rows_are_noticed(seed):
 
 
 def units(kind, seed):
-    """Columns of which one is 1e9 times larger than the others, few and many of them, in several containers."""
+    """Columns of which one is 1e9 times larger than the others, few and many of them, in several
+    containers.
+    """
     rng = np.random.default_rng(seed)
     n = 30_000 if "many" in kind else 60
     X = rng.standard_normal((n, 4)) * [1.0, 1.0, 1e9, 1.0]
@@ -518,7 +647,9 @@ def change_column(X, column, factor):
         X[:, column] *= factor
 
 
-@pytest.mark.parametrize("kind", ["few rows", "many rows", "few sparse", "many sparse", "few float32", "many float32"])
+@pytest.mark.parametrize(
+    "kind", ["few rows", "many rows", "few sparse", "many sparse", "few float32", "many float32"]
+)
 @pytest.mark.parametrize(("column", "factor"), [(0, 1000.0), (1, -1.0), (2, 2.0), (3, 1.0001)])
 def test_a_change_of_any_column_is_noticed_whatever_the_units(kind, column, factor, seed):
     X, y = units(kind, seed)
@@ -552,7 +683,9 @@ def test_one_entry_and_the_order_of_rows_count(seed):
         assert model.member_coefs().shape == (5, 4)
 
 
-@pytest.mark.parametrize("make", [OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor])
+@pytest.mark.parametrize(
+    "make", [OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor]
+)
 def test_a_summary_says_that_rows_were_changed(make, seed):
     """Also where standard errors were asked for before, and are known."""
     X, y = random_problem(seed, n=40, p=4)
@@ -572,15 +705,32 @@ def test_a_summary_says_that_rows_were_changed(make, seed):
 
 LATER = {
     OLSEnsembleRegressor: {
-        "n_estimators": 3, "max_features": 0.25, "max_samples": 0.5, "sampling": "bernoulli", "design": "independent",
-        "scale": 0.1, "fit_intercept": False, "solver": "orthogonal",
+        "n_estimators": 3,
+        "max_features": 0.25,
+        "max_samples": 0.5,
+        "sampling": "bernoulli",
+        "design": "independent",
+        "scale": 0.1,
+        "fit_intercept": False,
+        "solver": "orthogonal",
     },
     OLSEnsembleRegressorCV: {
-        "n_estimators": 3, "max_features": [1], "max_samples": 0.5, "sampling": "bernoulli", "design": "independent",
-        "scale": 0.1, "fit_intercept": False, "cv": "gcv",
+        "n_estimators": 3,
+        "max_features": [1],
+        "max_samples": 0.5,
+        "sampling": "bernoulli",
+        "design": "independent",
+        "scale": 0.1,
+        "fit_intercept": False,
+        "cv": "gcv",
     },
-    AdaptiveOLSEnsembleRegressor: {"n_estimators": 3, "schemes": ["null"], "fit_intercept": False, "cv": 2},
-}  # fmt: skip
+    AdaptiveOLSEnsembleRegressor: {
+        "n_estimators": 3,
+        "schemes": ["null"],
+        "fit_intercept": False,
+        "cv": 2,
+    },
+}
 
 
 def uncertainty_of(model, X):
@@ -595,19 +745,27 @@ def uncertainty_of(model, X):
     ]
 
 
-@pytest.mark.parametrize("make", [OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor])
+@pytest.mark.parametrize(
+    "make", [OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor]
+)
 def test_parameters_set_after_a_fit_change_nothing_of_it(make, seed):
     X, y = random_problem(seed, n=40, p=4)
     model = make(random_state=seed).fit(X, y)
     expected = uncertainty_of(make(random_state=seed).fit(X, y), X)
     changed = copy.deepcopy(model).set_params(**LATER[make])
     kept = pickle.loads(pickle.dumps(changed))
-    for one in (changed, model, kept):  # the copy first: it shares what is known of the fit with the original
+    for one in (
+        changed,
+        model,
+        kept,
+    ):  # the copy first: it shares what is known of the fit with the original
         for got, wanted in zip(uncertainty_of(one, X), expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)
     if make is AdaptiveOLSEnsembleRegressor:
         changed.set_params(schemes=["ridge", "power"])
-    assert np.abs(changed.fit(X, y).coef_std() - expected[0]).max() > 1e-6  # of their own fit they are
+    assert (
+        np.abs(changed.fit(X, y).coef_std() - expected[0]).max() > 1e-6
+    )  # of their own fit they are
 
 
 def test_data_that_are_gone_or_others(seed):
@@ -641,7 +799,9 @@ def test_pickles_answer_if_they_hold_the_rows(seed):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_allclose(again.coef_std(), model.coef_std(), rtol=1e-9)
     assert again.members_needed(1e-4) == model.members_needed(1e-4)
-    np.testing.assert_allclose(again.predict_interval(X[:3]), model.predict_interval(X[:3]), rtol=1e-9)
+    np.testing.assert_allclose(
+        again.predict_interval(X[:3]), model.predict_interval(X[:3]), rtol=1e-9
+    )
     gone = pickle.loads(pickle.dumps(model.set_params(keep_rows=False)))
     for ask in (
         gone.coef_std,
@@ -660,7 +820,9 @@ def test_from_moments_they_follow_from_the_hat_matrix(fit_intercept, seed):
     rng = np.random.default_rng(seed)
     weight, new = rng.uniform(0.3, 2, 60), rng.standard_normal((4, 5))
     for k, size, scale in ((1, 5, 1.0), (12, 3, 0.8)):
-        model = OLSEnsembleRegressor(k, size, scale=scale, fit_intercept=fit_intercept, random_state=seed)
+        model = OLSEnsembleRegressor(
+            k, size, scale=scale, fit_intercept=fit_intercept, random_state=seed
+        )
         refits = Refits(model.fit(in_blocks(X, Y, weight), None), X, Y, weight)
         coef, H, there = refits.derivatives(new)
         variance = weight @ (Y - model.predict(X)) ** 2 / (60 - 2 * np.trace(H) + np.trace(H @ H))
@@ -670,7 +832,9 @@ def test_from_moments_they_follow_from_the_hat_matrix(fit_intercept, seed):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_places_agree_on_standard_errors(weighted, seed):
-    """With errors of one variance, moments tell about what rows tell; blocks and Dask tell the same."""
+    """With errors of one variance, moments tell about what rows tell; blocks and Dask tell the
+    same.
+    """
     X, y = random_problem(seed, n=2000)
     weight = np.random.default_rng(seed).integers(1, 3, len(y)).astype(float) if weighted else None
     if weighted:
@@ -679,8 +843,12 @@ def test_places_agree_on_standard_errors(weighted, seed):
     there = OLSEnsembleRegressor(40, 11, random_state=seed).fit(X, y, sample_weight=weight)
     blocks = OLSEnsembleRegressor(40, 11, random_state=seed).fit(in_blocks(X, y, weight), None)
     np.testing.assert_allclose(blocks.coef_std(), there.coef_std(), rtol=0.2)
-    parts = [None if a is None else da.from_array(a, chunks=(300, *a.shape[1:])) for a in (X, y, weight)]
-    cluster = OLSEnsembleRegressor(40, 11, random_state=seed).fit(parts[0], parts[1], sample_weight=parts[2])
+    parts = [
+        None if a is None else da.from_array(a, chunks=(300, *a.shape[1:])) for a in (X, y, weight)
+    ]
+    cluster = OLSEnsembleRegressor(40, 11, random_state=seed).fit(
+        parts[0], parts[1], sample_weight=parts[2]
+    )
     np.testing.assert_allclose(cluster.coef_std(), blocks.coef_std(), rtol=1e-9)
     stream = OLSEnsembleRegressor(40, 11, random_state=seed)
     for block in in_blocks(X, y, weight)():
@@ -730,22 +898,34 @@ def test_places_agree_on_the_draw(seed):
             variance = np.var(batches @ (X - X.mean(axis=0)).T, axis=0, ddof=1).mean()
         low, high = model.predict_interval(X[:1], 0.6826894921370859, "normal")[0]
         with case(name):
-            assert model.members_needed(1e-4) == 3 * np.ceil(6 / 3 * variance / (1e-4 * ((high - low) / 2) ** 2))
+            assert model.members_needed(1e-4) == 3 * np.ceil(
+                6 / 3 * variance / (1e-4 * ((high - low) / 2) ** 2)
+            )
 
 
 def test_members_needed_are_enough(seed):
-    """Members that avoid each other cancel in whole groups only: so many vary as little as was asked for."""
+    """Members that avoid each other cancel in whole groups only: so many vary as little as was
+    asked for.
+    """
     for p, size, k in [(10, 9, 1000), (5, 4, 50), (8, 4, 1000), (10, 5, 100)]:
         X, y = random_problem(seed, n=40, p=p)
-        needed = (model := OLSEnsembleRegressor(k, size, random_state=seed).fit(X, y)).members_needed(0.01)
+        needed = (
+            model := OLSEnsembleRegressor(k, size, random_state=seed).fit(X, y)
+        ).members_needed(0.01)
         low, high = model.predict_interval(X[:1], 0.6826894921370859, "normal")[0]
-        there = [OLSEnsembleRegressor(needed, size, random_state=s).fit(X, y).predict(X) for s in range(60)]
+        there = [
+            OLSEnsembleRegressor(needed, size, random_state=s).fit(X, y).predict(X)
+            for s in range(60)
+        ]
         assert np.var(there, axis=0, ddof=1).mean() < 0.02 * ((high - low) / 2) ** 2, (p, size, k)
 
 
 def test_what_cannot_vary_needs_one_group(seed):
     X, y = random_problem(seed)
-    constant, model = np.full(len(y), 3.0), OLSEnsembleRegressor(20, 6, mixing="stacking", random_state=seed)
+    constant, model = (
+        np.full(len(y), 3.0),
+        OLSEnsembleRegressor(20, 6, mixing="stacking", random_state=seed),
+    )
     with pytest.warns(UserWarning, match="^column 1 of y is constant, 3"):
         model.fit(X, np.column_stack([y, constant]))
     with pytest.warns(UserWarning, match="^y is constant, 3"):

@@ -30,14 +30,18 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads: that is what we do here
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of forking with threads: that is what we do here
             self.pid = os.fork()
         if not self.pid:
             _be_a_child(function, arguments, write, stderr)
         os.close(write)
 
     def answer(self, longest=LONGEST):
-        """What the function returned, or the exception that it raised as (type, words); Ended if it died or hung."""
+        """What the function returned, or the exception that it raised as (type, words); Ended if it
+        died or hung.
+        """
         received, until, part = b"", time.monotonic() + longest, None
         while part != b"":
             if not select.select([self.read], [], [], max(0.0, until - time.monotonic()))[0]:
@@ -91,7 +95,9 @@ def table_of(n, p):
 
 
 def same(found, coef):
-    """Whether these are the coefficients, up to rounding: memory and threads may choose another solver."""
+    """Whether these are the coefficients, up to rounding: memory and threads may choose another
+    solver.
+    """
     return np.allclose(found, coef, rtol=1e-6, atol=1e-8 * np.abs(coef).max())
 
 

@@ -1,4 +1,6 @@
-"""Faults are counted: what was injected, how often, how it ended, what was lost. The table is printed at the end."""
+"""Faults are counted: what was injected, how often, how it ended, what was lost. The table is
+printed at the end.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +29,9 @@ class Fault:
         self.lost.append(what)
 
     def judge(self, child, fine, words="", longest=120.0):
-        """Count how a child ended: an answer that is none of the fine ones is lost, as is a child without any."""
+        """Count how a child ended: an answer that is none of the fine ones is lost, as is a child
+        without any.
+        """
         try:
             answer = child.answer(longest)
         except Ended as error:
@@ -35,7 +39,9 @@ class Fault:
         return self.add(answer) if answer in fine else self.lose(f"{answer} {words}")
 
     def command(self, folder, damage, function, *arguments):
-        """Count how a command in a child ended: well, or with one line; ``damage(code)`` names what it left behind."""
+        """Count how a command in a child ended: well, or with one line; ``damage(code)`` names what
+        it left behind.
+        """
         try:
             code = Child(function, *arguments, stderr=str(folder / "err")).answer()
         except Ended as error:
@@ -49,17 +55,23 @@ class Fault:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--faults-table", default=None, help="write the table of faults, as Markdown, to this file")
+    parser.addoption(
+        "--faults-table", default=None, help="write the table of faults, as Markdown, to this file"
+    )
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "faults: real faults injected into fits and commands, run by `make test-faults`")
+    config.addinivalue_line(
+        "markers", "faults: real faults injected into fits and commands, run by `make test-faults`"
+    )
     config.stash[ROWS] = {}
 
 
 @pytest.fixture
 def fault(request):
-    """``fault(words)`` is the line of the table with these words; the test fails if anything was lost."""
+    """``fault(words)`` is the line of the table with these words; the test fails if anything was
+    lost.
+    """
     rows, mine = request.config.stash[ROWS], []
 
     def line(words):
@@ -77,7 +89,10 @@ def _table(rows):
     for words, row in rows.items():
         ended = ", ".join(f"{name} {count}" for name, count in sorted(row.outcomes.items()))
         slowest = "" if row.slowest is None else f"{row.slowest:.2f} s"
-        yield f"| {words} | {row.outcomes.total()} | {ended} | {slowest} | {len(row.lost) or 'nothing'} |"
+        yield (
+            f"| {words} | {row.outcomes.total()} | {ended} | {slowest} |"
+            f" {len(row.lost) or 'nothing'} |"
+        )
 
 
 def pytest_terminal_summary(terminalreporter, config):

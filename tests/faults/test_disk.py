@@ -16,14 +16,34 @@ from olsen import cli
 from olsen.simulation import Ensemble, LinearProblem, Ridge, run
 
 pq = pytest.importorskip("pyarrow.parquet")
-pytestmark = [pytest.mark.faults, pytest.mark.skipif(os.name == "nt", reason="mounts and limits of POSIX")]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(os.name == "nt", reason="mounts and limits of POSIX"),
+]
 
 FIT = ["fit", "t.parquet", "--target", "y", "--members", "10", "--jobs", "1"]
 COMMANDS = {
     "model and report": [*FIT, "--out", "out/m.skops", "--report", "out/r.html", "--force"],
     "predictions as CSV": ["predict", "m.skops", "t.parquet", "--out", "out/p.csv", "--force"],
-    "predictions as Parquet": ["predict", "m.skops", "t.parquet", "--out", "out/p.parquet", "--force"],
-    "figures": ["reproduce", "figure4", "--scale", "quick", "--jobs", "2", "--out", "out", "--force"],
+    "predictions as Parquet": [
+        "predict",
+        "m.skops",
+        "t.parquet",
+        "--out",
+        "out/p.parquet",
+        "--force",
+    ],
+    "figures": [
+        "reproduce",
+        "figure4",
+        "--scale",
+        "quick",
+        "--jobs",
+        "2",
+        "--out",
+        "out",
+        "--force",
+    ],
 }
 
 
@@ -43,12 +63,18 @@ def made(tmp_path_factory):
 
 
 def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in Path(folder).rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
 def disk(tmp_path):
-    """``disk(bytes)`` makes the folder `out` a disk of this size; without the right to mount, files are limited."""
+    """``disk(bytes)`` makes the folder `out` a disk of this size; without the right to mount, files
+    are limited.
+    """
     place = tmp_path / "out"
 
     def unmount():
@@ -79,8 +105,12 @@ def test_a_full_disk(fault, made, disk, tmp_path, name, seed):
     for path in ("t.parquet", "m.skops"):
         shutil.copy(made / path, tmp_path)
     whole, rng = files(made / name), np.random.default_rng([seed, len(name)])
-    room = {path: -(-len(content) // 4096) * 4096 for path, content in whole.items()}  # bytes on a disk
-    trials = {path for path in whole if path.startswith("trials")}  # finished ones are not run again
+    room = {
+        path: -(-len(content) // 4096) * 4096 for path, content in whole.items()
+    }  # bytes on a disk
+    trials = {
+        path for path in whole if path.startswith("trials")
+    }  # finished ones are not run again
     wanted = sum(room[path] for path in set(whole) - trials)
     for earlier in (trials, set(whole)):
         for size in rng.uniform(0.05 * wanted, 1.3 * wanted, 4 if trials else 6).astype(int):
@@ -91,12 +121,25 @@ def test_a_full_disk(fault, made, disk, tmp_path, name, seed):
             before = files(tmp_path / "out")
 
             def damage(code, before=before):
-                """Files that are neither earlier ones nor of the size of whole ones, are hidden, or have gone."""
+                """Files that are neither earlier ones nor of the size of whole ones, are hidden, or
+                have gone.
+                """
                 now = files(tmp_path / "out")
-                new = {path: content for path, content in now.items() if content != before.get(path)}
-                half = [path for path, content in new.items() if not near(content, whole.get(path, content))]
-                hidden, gone = [path for path in now if Path(path).name.startswith(".")], set(before) - set(now)
-                return f"half {half}, hidden {hidden}, gone {gone}" if half or hidden or gone else ""
+                new = {
+                    path: content for path, content in now.items() if content != before.get(path)
+                }
+                half = [
+                    path
+                    for path, content in new.items()
+                    if not near(content, whole.get(path, content))
+                ]
+                hidden, gone = (
+                    [path for path in now if Path(path).name.startswith(".")],
+                    set(before) - set(now),
+                )
+                return (
+                    f"half {half}, hidden {hidden}, gone {gone}" if half or hidden or gone else ""
+                )
 
             row = fault(f"disk full, {name}")
             row.command(tmp_path, damage, within, limit, str(tmp_path), cli.main, COMMANDS[name])

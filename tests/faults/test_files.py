@@ -1,4 +1,6 @@
-"""Files that are cut short, overwritten, replaced or deleted while they are read: the right answer or an error."""
+"""Files that are cut short, overwritten, replaced or deleted while they are read: the right answer
+or an error.
+"""
 
 import os
 import shutil
@@ -10,7 +12,10 @@ from children import Child, after, coefficients, problem, same, table_of
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
 
-pytestmark = [pytest.mark.faults, pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks")]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks"),
+]
 
 N, P = 80_000, 40
 REPEATS = 4
@@ -48,7 +53,9 @@ FAULTS = {
     "cut short": lambda path: os.truncate(path, os.path.getsize(path) // 3),
     "emptied": lambda path: os.truncate(path, 0),
     "overwritten": overwrite,
-    "replaced": lambda path: os.replace(f"{path}.other", path),  # by another whole file of the same kind
+    "replaced": lambda path: os.replace(
+        f"{path}.other", path
+    ),  # by another whole file of the same kind
     "deleted": os.unlink,
 }
 
@@ -75,7 +82,11 @@ def test_a_file_changes_while_it_is_read(fault, tmp_path, kind, seed):
     for folder in ("kept", "other"):
         (tmp_path / folder).mkdir()
     data, victim = WRITERS[kind](tmp_path / "kept", X, y)
-    other, saved, spare = WRITERS[kind](tmp_path / "other", X[::-1] + 1.0, y)[1], tmp_path / "saved", f"{victim}.other"
+    other, saved, spare = (
+        WRITERS[kind](tmp_path / "other", X[::-1] + 1.0, y)[1],
+        tmp_path / "saved",
+        f"{victim}.other",
+    )
     shutil.copyfile(victim, saved)
     for i, (what, change) in enumerate(list(FAULTS.items()) * REPEATS):
         model = CLASSES[i % 3](n_estimators=5, random_state=0, n_jobs=1 + i // 3 % 2)
@@ -91,7 +102,9 @@ def test_a_file_changes_while_it_is_read(fault, tmp_path, kind, seed):
         coef = model.fit(*data).coef_
         delay = rng.uniform(0, 0.8 * (time.monotonic() - began))
         child = Child(fit_while, change, victim, delay, model, data, coef, new)
-        fault(f"{kind} {what} while read").judge(child, ("right", "right, of the new file", "error in words"))
+        fault(f"{kind} {what} while read").judge(
+            child, ("right", "right, of the new file", "error in words")
+        )
         if os.path.exists(spare):
             os.unlink(spare)
         shutil.copyfile(saved, victim)
@@ -125,7 +138,9 @@ def test_a_table_changes_while_the_command_reads_it(fault, tmp_path, suffix, see
     shutil.copyfile(f"t.{suffix}", "saved")
     row, rng = fault(f"command, {suffix} cut short while read"), np.random.default_rng(seed)
     for i in range(REPEATS):
-        delay = rng.uniform(0, (0.05, 0.5)[i % 2] * seconds)  # a table is read in a moment, blocks as long as the fit
+        delay = rng.uniform(
+            0, (0.05, 0.5)[i % 2] * seconds
+        )  # a table is read in a moment, blocks as long as the fit
         row.command(tmp_path, damage, command_while, f"t.{suffix}", delay, [*arguments, "m.skops"])
         (tmp_path / "m.skops").unlink(missing_ok=True)
         shutil.copyfile("saved", f"t.{suffix}")

@@ -1,6 +1,8 @@
-"""The command ended by a signal at any moment: inputs as they were, outputs old or whole, the next run undisturbed.
+"""The command ended by a signal at any moment: inputs as they were, outputs old or whole, the next
+run undisturbed.
 
-A few kills are made by every run of the tests, fifty by ``make test-faults``, and eight of signals it can hear.
+A few kills are made by every run of the tests, fifty by ``make test-faults``, and eight of signals
+it can hear.
 """
 
 import hashlib
@@ -28,7 +30,10 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and locks of PO
 FIT = ("fit", "t.csv", "--target", "y", "--members", "5", "--jobs", "1")
 COMMANDS = {  # name -> the command, and what made the outputs that were there before
     "fit": ((*FIT, "--out", "out/m.skops", "--report", "out/r.html", "--force"), ("--seed", "7")),
-    "predict": (("predict", "m.skops", "t.csv", "--out", "out/p.csv", "--force"), ("--interval", "0.9")),
+    "predict": (
+        ("predict", "m.skops", "t.csv", "--out", "out/p.csv", "--force"),
+        ("--interval", "0.9"),
+    ),
     "reproduce": (
         ("reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out", "out", "--force"),
         ("--seed", "7"),
@@ -43,9 +48,12 @@ HEARD = [("fit", "SIGTERM")] * 4 + [("fit", "SIGINT")] * 4
 def start(folder, arguments):
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
 
 
 def run(folder, arguments):
@@ -58,7 +66,9 @@ def run(folder, arguments):
 
 
 def content(path):
-    """What a file says: its bytes, less how long a figure took, and the names in a model that skops makes by chance."""
+    """What a file says: its bytes, less how long a figure took, and the names in a model that skops
+    makes by chance.
+    """
     if path.suffix == ".skops":
         with zipfile.ZipFile(path) as archive:
             assert archive.testzip() is None
@@ -71,7 +81,11 @@ def content(path):
 
 def contents(folder):
     """What all files say that are not temporary ones."""
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+    ]
     return {str(path.relative_to(folder)): content(path) for path in found}
 
 
@@ -89,7 +103,9 @@ def run_here(folder, arguments):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """For every command a folder with inputs and outputs of an earlier run, and one with those that it makes now."""
+    """For every command a folder with inputs and outputs of an earlier run, and one with those that
+    it makes now.
+    """
     folder = tmp_path_factory.mktemp("made")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4))
@@ -107,7 +123,9 @@ def made(tmp_path_factory):
 
 
 def kill(made, place, name, earlier, moment, number="SIGKILL"):
-    """Start a command and end it, after some seconds or when files are there; how it ended, and what went wrong."""
+    """Start a command and end it, after some seconds or when files are there; how it ended, and
+    what went wrong.
+    """
     shutil.copytree(made / f"{name} {'old' if earlier else 'new'}", place)
     if not earlier:
         shutil.rmtree(place / "out")
@@ -128,16 +146,24 @@ def kill(made, place, name, earlier, moment, number="SIGKILL"):
 
 
 def changed_inputs(made, place):
-    return [f"{one} changed" for one in INPUTS if (place / one).read_bytes() != (made / one).read_bytes()]
+    return [
+        f"{one} changed"
+        for one in INPUTS
+        if (place / one).read_bytes() != (made / one).read_bytes()
+    ]
 
 
 def half_outputs(made, place, name, earlier):
-    """Outputs that are neither those of before nor those of now; of a simulation some trials may be there."""
+    """Outputs that are neither those of before nor those of now; of a simulation some trials may be
+    there.
+    """
     old, new = (contents(made / f"{name} {kind}" / "out") for kind in ("old", "new"))
     found, wrong = contents(place / "out"), []
     for one, said in found.items():
         whole = said == new.get(one) or (earlier and said == old.get(one))
-        if not whole and not (one.startswith("trials") and np.load(place / "out" / one)["values"].size):
+        if not whole and not (
+            one.startswith("trials") and np.load(place / "out" / one)["values"].size
+        ):
             wrong.append(f"half of {one}")
     return [*wrong, *(f"lost {one}" for one in old if earlier and one not in found)]
 
@@ -153,10 +179,19 @@ def test_a_few_kills(made, tmp_path, seed):
     """Of each command one: as it begins to write, and where some trials of a simulation are there."""
     draw = random.Random(seed)
     plan = [(tmp_path / name, name, draw.random() < 0.5, hidden) for name in ("fit", "predict")]
-    plan.append((tmp_path / "reproduce", "reproduce", False, lambda place: list(place.glob("out/trials/*.npz"))))
+    plan.append(
+        (
+            tmp_path / "reproduce",
+            "reproduce",
+            False,
+            lambda place: list(place.glob("out/trials/*.npz")),
+        )
+    )
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda one: kill(made, *one), plan))
-    assert not (tmp_path / "reproduce" / "out" / "figure4.csv").exists(), "it was killed before the end"
+    assert not (tmp_path / "reproduce" / "out" / "figure4.csv").exists(), (
+        "it was killed before the end"
+    )
     for (place, name, *_), (_, wrong, _) in zip(plan, outcomes, strict=True):
         run_here(place, COMMANDS[name][0])
         wrong += differences(made, place, name)
@@ -165,14 +200,20 @@ def test_a_few_kills(made, tmp_path, seed):
 
 @pytest.mark.faults
 def test_fifty_kills(fault, made, tmp_path, seed):
-    """At random moments of each command, with earlier outputs and without; the next run is a process, too."""
+    """At random moments of each command, with earlier outputs and without; the next run is a
+    process, too.
+    """
     draw, seconds = random.Random(seed), {}
     made = shutil.copytree(made, tmp_path / "made")
     for name, (arguments, _) in COMMANDS.items():
         shutil.rmtree(made / f"{name} new" / "out")
         seconds[name] = run(made / f"{name} new", arguments)
     print(f"seed {seed}, seconds {seconds}")
-    first = {"SIGKILL": 0.0, "SIGTERM": 0.3, "SIGINT": 0.3}  # of the time it takes: before, Python hears them itself
+    first = {
+        "SIGKILL": 0.0,
+        "SIGTERM": 0.3,
+        "SIGINT": 0.3,
+    }  # of the time it takes: before, Python hears them itself
     plan = [
         (name, i % 2 == 0, draw.uniform(first[number] * seconds[name], seconds[name]), number)
         for i, (name, number) in enumerate(KILLS + HEARD)

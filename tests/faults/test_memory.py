@@ -14,11 +14,27 @@ from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembl
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")]
 
 KINDS = {
-    "shared Gram matrix": (lambda jobs: OLSEnsembleRegressor(60, random_state=0, n_jobs=jobs), 12_000, 300),
-    "rows drawn": (lambda jobs: OLSEnsembleRegressor(30, max_samples=0.5, random_state=0, n_jobs=jobs), 6000, 150),
-    "minimum norm": (lambda jobs: OLSEnsembleRegressor(10, max_features=0.9, random_state=0, n_jobs=jobs), 300, 4000),
+    "shared Gram matrix": (
+        lambda jobs: OLSEnsembleRegressor(60, random_state=0, n_jobs=jobs),
+        12_000,
+        300,
+    ),
+    "rows drawn": (
+        lambda jobs: OLSEnsembleRegressor(30, max_samples=0.5, random_state=0, n_jobs=jobs),
+        6000,
+        150,
+    ),
+    "minimum norm": (
+        lambda jobs: OLSEnsembleRegressor(10, max_features=0.9, random_state=0, n_jobs=jobs),
+        300,
+        4000,
+    ),
     "size tuned": (lambda jobs: OLSEnsembleRegressorCV(20, random_state=0, n_jobs=jobs), 300, 50),
-    "adaptive": (lambda jobs: AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0, n_jobs=jobs), 300, 50),
+    "adaptive": (
+        lambda jobs: AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0, n_jobs=jobs),
+        300,
+        50,
+    ),
 }
 FINE = ("right", "MemoryError in words")
 MB = 2**20
@@ -39,7 +55,11 @@ def fit_within(left, model, data, coef):
         fitted = model.fit(*data)
     except MemoryError as error:
         unchanged = (model.coef_.tobytes(), sorted(vars(model))) == before
-        return "estimator changed" if not unchanged else f"MemoryError {'in' if str(error) else 'without'} words"
+        return (
+            "estimator changed"
+            if not unchanged
+            else f"MemoryError {'in' if str(error) else 'without'} words"
+        )
     return "right" if same(fitted.coef_, coef) else "wrong coefficients"
 
 
@@ -50,32 +70,42 @@ def test_a_limit_on_memory(fault, tmp_path, seed):
         coef = make(2).fit(*data).coef_
         for left in rng.uniform(0, 3 * data[0].nbytes + 40 * MB, 10):
             earlier = make(int(rng.integers(1, 3))).fit(data[0][:200], data[1][:200])
-            fault("RLIMIT_AS, arrays in memory").judge(Child(fit_within, left, earlier, data, coef), FINE)
+            fault("RLIMIT_AS, arrays in memory").judge(
+                Child(fit_within, left, earlier, data, coef), FINE
+            )
     data = tmp_path / "X.npy", tmp_path / "y.npy"
     for path, array in zip(data, problem(100_000, 60), strict=True):
         np.save(path, array)
     for name in ("shared Gram matrix", "size tuned", "adaptive"):
         earlier = KINDS[name][0](2).fit(*data)
         for left in rng.uniform(0, 150 * MB, 8):
-            fault("RLIMIT_AS, blocks").judge(Child(fit_within, left, earlier, data, earlier.coef_), FINE)
+            fault("RLIMIT_AS, blocks").judge(
+                Child(fit_within, left, earlier, data, earlier.coef_), FINE
+            )
 
 
 def command_within(left, folder):
     os.chdir(folder)
     limit_to(left)
     outputs = ["--out", "m.skops", "--report", "r.html", "--force"]
-    return cli.main(["fit", "t.parquet", "--target", "y", "--members", "20", "--jobs", "2", *outputs])
+    return cli.main(
+        ["fit", "t.parquet", "--target", "y", "--members", "20", "--jobs", "2", *outputs]
+    )
 
 
 def test_a_limit_on_memory_of_the_command(fault, tmp_path, seed):
     pytest.importorskip("pyarrow.parquet").write_table(table_of(30_000, 60), tmp_path / "t.parquet")
-    assert cli.main(["fit", str(tmp_path / "t.parquet"), "--target", "y", "--members", "2"]) == 0  # loads the libraries
+    assert (
+        cli.main(["fit", str(tmp_path / "t.parquet"), "--target", "y", "--members", "2"]) == 0
+    )  # loads the libraries
     assert Child(command_within, 2**40, str(tmp_path)).answer() == 0
     whole = coefficients(tmp_path / "m.skops")
 
     def damage(code):
         names = {path.name for path in tmp_path.iterdir()}
-        as_before = names == {"t.parquet", "m.skops", "r.html"} and same(coefficients(tmp_path / "m.skops"), whole)
+        as_before = names == {"t.parquet", "m.skops", "r.html"} and same(
+            coefficients(tmp_path / "m.skops"), whole
+        )
         return "" if as_before else f"files {names}"
 
     for left in np.random.default_rng(seed).uniform(0, 150 * MB, 8):
@@ -84,7 +114,9 @@ def test_a_limit_on_memory_of_the_command(fault, tmp_path, seed):
 
 @pytest.fixture
 def group():
-    """``group(bytes)`` makes a control group of version 2 with this limit; skips where none can be made."""
+    """``group(bytes)`` makes a control group of version 2 with this limit; skips where none can be
+    made.
+    """
     folder = Path(f"/sys/fs/cgroup/olsen-faults-{os.getpid()}")
     try:
         folder.mkdir()
@@ -111,7 +143,10 @@ def test_a_control_group(fault, group, tmp_path, seed):
     X, y = problem(170_000, 60)
     np.save(tmp_path / "X.npy", X)
     blocks = OLSEnsembleRegressor(20, random_state=0).fit(tmp_path / "X.npy", y)
-    gram, data = OLSEnsembleRegressor(5, solver="gram", max_features=50, random_state=0), problem(300, 7000)
+    gram, data = (
+        OLSEnsembleRegressor(5, solver="gram", max_features=50, random_state=0),
+        problem(300, 7000),
+    )
     coef, row = gram.fit(*data).coef_, fault("control group, arrays and blocks")
     for left in np.random.default_rng(seed).uniform(70, 500, 6) * MB:
         procs = group(int(left))

@@ -1,4 +1,6 @@
-"""Fork, spawn, forkserver, joblib, daemon threads, the end of the interpreter, a scheduler lost, many fits."""
+"""Fork, spawn, forkserver, joblib, daemon threads, the end of the interpreter, a scheduler lost,
+many fits.
+"""
 
 import gc
 import multiprocessing
@@ -15,9 +17,17 @@ import numpy as np
 import pytest
 from children import Child, Ended, after, problem
 
-from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+)
 
-pytestmark = [pytest.mark.faults, pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks")]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks"),
+]
 
 MODELS = [
     OLSEnsembleRegressor(50, random_state=0, n_jobs=2),
@@ -38,7 +48,11 @@ def expected():
 
 
 def judge(row, found, coef):
-    row.add("same coefficients") if np.allclose(found, coef, rtol=1e-9) else row.lose("other coefficients")
+    (
+        row.add("same coefficients")
+        if np.allclose(found, coef, rtol=1e-9)
+        else row.lose("other coefficients")
+    )
 
 
 def test_a_fork_after_fits_and_during_one(fault, expected):
@@ -53,7 +67,11 @@ def test_a_fork_after_fits_and_during_one(fault, expected):
         if i == 10:
             thread.start()
         try:
-            judge(row, Child(coefficients, i % len(MODELS)).answer(longest=60), expected[i % len(MODELS)])
+            judge(
+                row,
+                Child(coefficients, i % len(MODELS)).answer(longest=60),
+                expected[i % len(MODELS)],
+            )
         except Ended as error:
             row.lose(f"{error}, fork {i}")
     stop.set()
@@ -64,7 +82,9 @@ def test_a_fork_after_fits_and_during_one(fault, expected):
 def test_pools_of_processes_and_threads(fault, expected):
     for method in ("fork", "spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(2) as pool:
-            for i, found in zip(TWICE, pool.map_async(coefficients, TWICE).get(timeout=120), strict=True):
+            for i, found in zip(
+                TWICE, pool.map_async(coefficients, TWICE).get(timeout=120), strict=True
+            ):
                 judge(fault(f"multiprocessing, {method}"), found, expected[i])
     for backend in ("loky", "threading"):
         found = joblib.Parallel(2, backend=backend)(joblib.delayed(coefficients)(i) for i in TWICE)
@@ -89,22 +109,30 @@ def for_ever(work):
 fit()
 """
 ENDINGS = {
-    "daemon threads fitting at the end": """
+    "daemon threads fitting at the end": (
+        """
 for _ in range(3):
     threading.Thread(target=for_ever, args=(fit,), daemon=True).start()
 time.sleep({delay})
-""",
-    "daemon threads reading blocks at the end": """
+"""
+    ),
+    "daemon threads reading blocks at the end": (
+        """
 threading.Thread(target=for_ever, args=(blocks,), daemon=True).start()
 time.sleep({delay})
-""",
-    "a thread that outlives the main one": """
+"""
+    ),
+    "a thread that outlives the main one": (
+        """
 threading.Thread(target=lambda: (time.sleep({delay} / 4), fit(), blocks())).start()
-""",
-    "fits in atexit": """
+"""
+    ),
+    "fits in atexit": (
+        """
 atexit.register(fit)
 atexit.register(blocks)
-""",
+"""
+    ),
 }
 
 
@@ -114,15 +142,22 @@ def test_the_end_of_the_interpreter(fault, name, seed):
     for _ in range(2):
         code = START + ENDINGS[name].replace("{delay}", f"{rng.uniform(0.05, 0.5):.3f}")
         try:
-            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+            )
         except subprocess.TimeoutExpired:
             row.lose("hung for 60 s")
             continue
         fine = done.returncode == 0 and not done.stderr
-        row.add("exit code 0, no message") if fine else row.lose(f"{done.returncode}: {done.stderr[-400:]}")
+        (
+            row.add("exit code 0, no message")
+            if fine
+            else row.lose(f"{done.returncode}: {done.stderr[-400:]}")
+        )
 
 
-# a Dask scheduler lost: an error within a bounded time. Workers are killed in tests/data/test_dask.py
+# a Dask scheduler lost: an error within a bounded time. Workers are killed in
+# tests/data/test_dask.py
 
 
 def slowly(block, block_info=None):
@@ -139,11 +174,15 @@ def start(module, *arguments):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGKILL"])
 def test_the_scheduler_is_lost(fault, tmp_path, number):
-    """In a process of its own, as on a cluster; its client gives up after the timeout that the user has set."""
+    """In a process of its own, as on a cluster; its client gives up after the timeout that the user
+    has set.
+    """
     dask, da, distributed = map(pytest.importorskip, ("dask", "dask.array", "distributed"))
     row, place = fault(f"Dask scheduler ended ({number})"), tmp_path / "scheduler.json"
     scheduler = start("dask_scheduler", "--scheduler-file", str(place), "--port", "0")
-    worker = start("dask_worker", "--scheduler-file", str(place), "--nthreads", "1", "--death-timeout", "20")
+    worker = start(
+        "dask_worker", "--scheduler-file", str(place), "--nthreads", "1", "--death-timeout", "20"
+    )
     try:
         until = time.monotonic() + 60
         while not place.exists() and time.monotonic() < until:
@@ -169,7 +208,9 @@ def test_the_scheduler_is_lost(fault, tmp_path, number):
 
 # ten thousand fits in one process: memory, threads and file handles do not grow
 
-MOST_GROWTH = 8 * 2**20  # bytes in 8000 fits. A leak of one coefficient vector (30 numbers) a fit would be 2 MB, one of
+MOST_GROWTH = (
+    8 * 2**20
+)  # bytes in 8000 fits. A leak of one coefficient vector (30 numbers) a fit would be 2 MB, one of
 # the smallest X (40 x 5) 13 MB; the allocator's own swing between two looks was seen below 3 MB
 
 
@@ -184,7 +225,9 @@ def fit_once(i, X, y):
     elif kind < 17:
         OLSEnsembleRegressor(3, **how).fit(lambda: iter([(X[:20], y[:20]), (X[20:], y[20:])]), None)
     elif kind < 18:
-        (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)[i // 20 % 2](n_estimators=2, **how).fit(X, y)
+        (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)[i // 20 % 2](
+            n_estimators=2, **how
+        ).fit(X, y)
     elif kind < 19:
         DropoutRegressor(random_state=i).fit(X, y)
     else:
@@ -198,13 +241,18 @@ def fit_once(i, X, y):
 def test_ten_thousand_fits(fault):
     row, looks = fault("soak: small fits in one process"), []
     rng = np.random.default_rng(0)
-    data = [(rng.standard_normal((n, p)), rng.standard_normal(n)) for n, p in ((40, 5), (60, 12), (50, 30), (45, 60))]
+    data = [
+        (rng.standard_normal((n, p)), rng.standard_normal(n))
+        for n, p in ((40, 5), (60, 12), (50, 30), (45, 60))
+    ]
     for i in range(10_000):
         fit_once(i, *data[(i // 20) % len(data)])
         row.add("fitted")
         if i >= 1999 and (i + 1) % 1000 == 0:
             gc.collect()
-            resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
+                "SC_PAGE_SIZE"
+            )
             looks.append((resident, threading.active_count(), len(os.listdir("/proc/self/fd"))))
     memory, threads, handles = zip(*looks, strict=True)
     print(f"resident {[m // 2**20 for m in memory]} MB, threads {threads}, handles {handles}")

@@ -11,29 +11,54 @@ import pytest
 from children import Child, Ended, problem, same
 from threadpoolctl import threadpool_info
 
-from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, _execution
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    _execution,
+)
 
-pytestmark = [pytest.mark.faults, pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks")]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks"),
+]
 
-# seconds from the signal to the exception. A piece of compiled work is 0.1 s; the machine may be busy, and a member of
-# the largest fit here takes a tenth of a second alone
+# seconds from the signal to the exception. A piece of compiled work is 0.1 s; the machine may be
+# busy, and a member of the largest fit here takes a tenth of a second alone
 LONGEST_TO_HEAR = 3.0
 
 
 # models that take a second or so, with the shape of their data
 FITS = {
-    "max_samples=0.5": (OLSEnsembleRegressor(400, max_samples=0.5, random_state=0, n_jobs=2), (6000, 400)),
-    "max_samples=0.5, one thread": (OLSEnsembleRegressor(200, max_samples=0.5, random_state=0), (6000, 400)),
+    "max_samples=0.5": (
+        OLSEnsembleRegressor(400, max_samples=0.5, random_state=0, n_jobs=2),
+        (6000, 400),
+    ),
+    "max_samples=0.5, one thread": (
+        OLSEnsembleRegressor(200, max_samples=0.5, random_state=0),
+        (6000, 400),
+    ),
     "shared Gram matrix": (OLSEnsembleRegressor(4000, random_state=0, n_jobs=2), (3000, 300)),
-    "minimum norm": (OLSEnsembleRegressor(80, max_features=0.9, random_state=0, n_jobs=2), (200, 2000)),
+    "minimum norm": (
+        OLSEnsembleRegressor(80, max_features=0.9, random_state=0, n_jobs=2),
+        (200, 2000),
+    ),
     "size tuned": (OLSEnsembleRegressorCV(50, random_state=0, n_jobs=2), (800, 200)),
-    "adaptive": (AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0, n_jobs=2), (800, 200)),
-    "blocks": (AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0, n_jobs=2), (150_000, 60)),
+    "adaptive": (
+        AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0, n_jobs=2),
+        (800, 200),
+    ),
+    "blocks": (
+        AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0, n_jobs=2),
+        (150_000, 60),
+    ),
 }
 
 
 def blas():
-    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    return [
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    ]
 
 
 def fit_until_interrupted(model, data, small, before, number):
@@ -49,7 +74,9 @@ def fit_until_interrupted(model, data, small, before, number):
     if blas() != number:
         wrong.append(f"BLAS has {blas()} threads, had {number}")
     strangers = [
-        t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.name.startswith("olsen")
+        t.name
+        for t in threading.enumerate()
+        if t is not threading.main_thread() and not t.name.startswith("olsen")
     ]
     if strangers:
         wrong.append(f"threads {strangers}")
@@ -72,7 +99,9 @@ def test_an_interrupt_at_a_random_moment(fault, name, seed, tmp_path):
     seconds, rng = time.monotonic() - began, np.random.default_rng([seed, len(name)])
     row = fault(f"SIGINT, {name}")
     for delay in rng.uniform(0.0, 1.1 * seconds, 10):
-        child = Child(fit_until_interrupted, model, data, (small, small_coef), model.coef_.tobytes(), blas())
+        child = Child(
+            fit_until_interrupted, model, data, (small, small_coef), model.coef_.tobytes(), blas()
+        )
         time.sleep(0.02 + delay)
         sent = time.monotonic()
         os.kill(child.pid, signal.SIGINT)
@@ -98,7 +127,9 @@ def interrupted_calls(model, data, number):
         nonlocal seen
         if not frame.f_code.co_filename.startswith(folder):
             return None
-        if event == "call":  # where the interpreter itself looks for signals; at the end of a `with` it does not
+        if (
+            event == "call"
+        ):  # where the interpreter itself looks for signals; at the end of a `with` it does not
             seen += 1
             if seen == number:
                 signal.raise_signal(signal.SIGINT)
@@ -119,7 +150,10 @@ def interrupted_calls(model, data, number):
 
 def test_an_interrupt_at_every_call_in_our_threads(fault):
     """Not at random: call by call, so that none is missed by luck."""
-    data, model = problem(400, 40), OLSEnsembleRegressor(30, max_samples=0.5, random_state=0, n_jobs=2)
+    data, model = (
+        problem(400, 40),
+        OLSEnsembleRegressor(30, max_samples=0.5, random_state=0, n_jobs=2),
+    )
     row, number = fault("SIGINT at each call in the thread and BLAS machinery"), 1
     while True:
         try:

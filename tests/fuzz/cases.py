@@ -1,4 +1,6 @@
-"""Problems of the fuzz suite: what a user may hand over, drawn from a few numbers so that a failure is one line."""
+"""Problems of the fuzz suite: what a user may hand over, drawn from a few numbers so that a failure
+is one line.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,19 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 PATTERNS = (
-    "gaussian", "constant", "zero", "duplicate", "dependent", "one_hot", "leverage_one", "offset", "collinear",
-    "units", "spectrum", "outlier",
-)  # fmt: skip
+    "gaussian",
+    "constant",
+    "zero",
+    "duplicate",
+    "dependent",
+    "one_hot",
+    "leverage_one",
+    "offset",
+    "collinear",
+    "units",
+    "spectrum",
+    "outlier",
+)
 TARGETS = ("noise", "exact", "constant", "two", "large", "small")
 WEIGHTS = ("none", "ordinary", "zeros", "uneven", "huge", "tiny")
 ENGINES = ("memory", "blocks", "stream", "csr", "csc", "fortran", "float32", "frame", "device")
@@ -64,7 +76,11 @@ def columns(case, rng):
     elif case.pattern == "one_hot":
         levels = max(2, min(p - 1, 4))
         X = whole(X)
-        X[:, :levels] = np.eye(levels)[rng.integers(levels, size=n)][:, : min(levels, p)] if levels <= p else 1.0
+        X[:, :levels] = (
+            np.eye(levels)[rng.integers(levels, size=n)][:, : min(levels, p)]
+            if levels <= p
+            else 1.0
+        )
     elif case.pattern == "leverage_one":
         X = whole(X)
         for j in chosen:
@@ -137,7 +153,9 @@ def drawn(rng):
         k=int(rng.integers(1, 5)),
         size=int(rng.integers(1, p + 1)),
         rows=int(rng.integers(2, counted)) if small and rng.random() < 0.3 else 0,
-        power=int(rng.choice([0, 0, 0, 0, -25, 25, -25, 25, -150, 150])) if engine != "float32" else 0,
+        power=int(rng.choice([0, 0, 0, 0, -25, 25, -25, 25, -150, 150]))
+        if engine != "float32"
+        else 0,
         fit_intercept=bool(rng.random() < 0.7),
         balanced=bool(rng.random() < 0.7),
         coins=bool(rng.random() < 0.2),

@@ -1,7 +1,8 @@
-r"""What must hold for every case: an answer within the bound of perturbation theory, or a refusal in known words.
+r"""What must hold for every case: an answer within the bound of perturbation theory, or a refusal
+in known words.
 
-A member of condition number :math:`\kappa` (columns of unit length), solution of size :math:`\|D b\|`, residual r and
-columns whose means are f times their lengths may be off by
+A member of condition number :math:`\kappa` (columns of unit length), solution of size :math:`\|D
+b\|`, residual r and columns whose means are f times their lengths may be off by
 
 .. math:: E = \varepsilon\, n\, (1 + f) \left( \kappa (\|D b\| + \|y\|) + \kappa^2 \|r\| \right)
 
@@ -28,7 +29,9 @@ from .exact import EPS, LONG, Member, least_squares
 LIMIT = 10.0
 UNDECIDED = 1e-6  # relative error of E from which a case says nothing
 GRAM = 1e7  # squared condition number up to which a Gram matrix may be trusted
-SUBNORMAL = 16 * float(np.finfo(np.float64).smallest_subnormal)  # what results below 1e-308 are rounded to
+SUBNORMAL = 16 * float(
+    np.finfo(np.float64).smallest_subnormal
+)  # what results below 1e-308 are rounded to
 EPS32 = float(np.finfo(np.float32).eps)
 REFUSALS = (
     "keeps squares in the range of double precision",
@@ -60,8 +63,14 @@ def run(case) -> Found:
             warnings.simplefilter("error", DeprecationWarning)
             return compare(case, X, y, weight)
     except Exception as error:
-        known = [words for words in REFUSALS if isinstance(error, ValueError) and words in str(error)]
-        return Found("refused", words=known[0]) if known else Found("WRONG", words=f"{type(error).__name__}: {error}")
+        known = [
+            words for words in REFUSALS if isinstance(error, ValueError) and words in str(error)
+        ]
+        return (
+            Found("refused", words=known[0])
+            if known
+            else Found("WRONG", words=f"{type(error).__name__}: {error}")
+        )
 
 
 def compare(case, X, y, weight):
@@ -75,7 +84,9 @@ def compare(case, X, y, weight):
     for i in range(case.k):
         rows = np.intersect1d(kept, samples[i])
         w = None if weight is None else weight[rows]
-        members.append((features[i], Member(X[np.ix_(rows, features[i])], Y[rows], w, case.fit_intercept)))
+        members.append(
+            (features[i], Member(X[np.ix_(rows, features[i])], Y[rows], w, case.fit_intercept))
+        )
     bound, undecided = coefficient_bound(case, members, X)
     exact = np.zeros((case.p, Y.shape[1]), dtype=LONG)
     for columns, m in members:
@@ -96,16 +107,22 @@ def compare(case, X, y, weight):
 def parameters(case):
     """Those that plain and tuned ensembles share."""
     return {
-        "n_estimators": case.k, "sampling": "bernoulli" if case.coins else "fixed",
-        "design": "balanced" if case.balanced else "independent", "fit_intercept": case.fit_intercept,
+        "n_estimators": case.k,
+        "sampling": "bernoulli" if case.coins else "fixed",
+        "design": "balanced" if case.balanced else "independent",
+        "fit_intercept": case.fit_intercept,
         "random_state": case.seed % 1000,
-    }  # fmt: skip
+    }
 
 
 def fitted(case, X, y, weight):
     """The ensemble on the case's engine."""
     model = olsen.OLSEnsembleRegressor(
-        max_features=case.size, max_samples=case.rows or 1.0, solver=case.solver, n_jobs=1, **parameters(case)
+        max_features=case.size,
+        max_samples=case.rows or 1.0,
+        solver=case.solver,
+        n_jobs=1,
+        **parameters(case),
     )
     pieces = [
         (X[r], y[r], *([] if weight is None else [weight[r]]))
@@ -130,7 +147,9 @@ def frame(X):
 
 
 def on_device(model, X, y, weight):
-    """Arrays of another library: FUZZ_ARRAYS may be "torch", "torch:cuda" or "cupy" in place of array-api-strict."""
+    """Arrays of another library: FUZZ_ARRAYS may be "torch", "torch:cuda" or "cupy" in place of
+    array-api-strict.
+    """
     from sklearn import config_context
 
     library, _, device = os.environ.get("FUZZ_ARRAYS", "array_api_strict").partition(":")
@@ -140,7 +159,13 @@ def on_device(model, X, y, weight):
         return None if a is None else xp.asarray(a, **({"device": device} if device else {}))
 
     def get(a):
-        return a.cpu().numpy() if library == "torch" else a.get() if library == "cupy" else np.asarray(a)
+        return (
+            a.cpu().numpy()
+            if library == "torch"
+            else a.get()
+            if library == "cupy"
+            else np.asarray(a)
+        )
 
     with config_context(array_api_dispatch=True):
         model.fit(put(X), put(y), put(weight))
@@ -151,7 +176,9 @@ def on_device(model, X, y, weight):
 
 
 def coefficient_bound(case, members, X):
-    """(p, q) error that every coefficient may have, and whether the case is beyond double precision."""
+    """(p, q) error that every coefficient may have, and whether the case is beyond double
+    precision.
+    """
     q = members[0][1].coef.shape[1]
     whole = np.sqrt((X.astype(LONG) ** 2).sum(axis=0))
     whole[whole == 0] = 1
@@ -159,13 +186,19 @@ def coefficient_bound(case, members, X):
     for columns, m in members:
         E, kappa, noise = member_error(case, m, X[:, columns])
         left, raw = float(np.sqrt(m.left.max())), float(np.sqrt((m.B**2).sum(axis=0).max()))
-        undecided = undecided or kappa * noise > UNDECIDED or kappa**2 * noise * left > UNDECIDED * raw
+        undecided = (
+            undecided or kappa * noise > UNDECIDED or kappa**2 * noise * left > UNDECIDED * raw
+        )
         live = m.length > 0
         if not live.any():
             continue
-        inverse = np.where(live, 1 / np.where(live, m.length, 1), 1 / whole[columns])  # dead ones: in its rows only
+        inverse = np.where(
+            live, 1 / np.where(live, m.length, 1), 1 / whole[columns]
+        )  # dead ones: in its rows only
         own = np.outer(inverse, E)
-        if m.rank < live.sum():  # the null space is known to eps in columns of unit length, not in the users' units
+        if (
+            m.rank < live.sum()
+        ):  # the null space is known to eps in columns of unit length, not in the users' units
             spread = float(m.length[live].max() / m.length[live].min())
             own += inverse.max() * E + noise * kappa * spread * np.abs(m.coef).max(axis=0)
             undecided = undecided or kappa * noise * spread > UNDECIDED
@@ -174,7 +207,9 @@ def coefficient_bound(case, members, X):
 
 
 def member_error(case, m, X):
-    """E of the module's formula (q,), the condition number, and the relative rounding of the columns."""
+    """E of the module's formula (q,), the condition number, and the relative rounding of the
+    columns.
+    """
     size, left = m.size(), np.sqrt(m.left)
     raw = np.sqrt((m.B**2).sum(axis=0)) + np.abs(m.mean_y) * np.sqrt(len(m.A))
     kappa, noise = m.condition, rounding_of(case, m, X)
@@ -190,9 +225,14 @@ def member_error(case, m, X):
 def rounding_of(case, m, X):
     """What rounding does to the columns of a member, relative to their lengths."""
     offset = m.offset
-    if case.solver == "masked_cg" or case.engine == "device":  # members are centred about the means of all rows
+    if (
+        case.solver == "masked_cg" or case.engine == "device"
+    ):  # members are centred about the means of all rows
         live = m.length > 0
-        offset = max(offset, 300 * float(np.max(np.abs(X[:, live]).max(axis=0) / m.length[live], initial=0.0)))
+        offset = max(
+            offset,
+            300 * float(np.max(np.abs(X[:, live]).max(axis=0) / m.length[live], initial=0.0)),
+        )
     return EPS * max(m.A.shape) * (1 + offset)
 
 
@@ -202,13 +242,17 @@ def worst_ratio(model, exact, bound, case, X):
     extra = EPS32 * np.abs(exact) if case.engine == "float32" else EPS * np.abs(exact)
     allowed = bound + extra + SUBNORMAL
     off = np.abs(coef - exact)
-    return float(np.max(np.where(off > 0, off / np.where(allowed > 0, allowed, np.finfo(float).tiny), 0)))
+    return float(
+        np.max(np.where(off > 0, off / np.where(allowed > 0, allowed, np.finfo(float).tiny), 0))
+    )
 
 
 def lapack_ratio(members, exact, bound, p):
-    """The same error of LAPACK's QR with column pivoting on the same members: centred, columns of unit length.
+    """The same error of LAPACK's QR with column pivoting on the same members: centred, columns of
+    unit length.
 
-    NaN where columns are dependent, for there it solves another problem (minimum norm at unit length).
+    NaN where columns are dependent, for there it solves another problem (minimum norm at unit
+    length).
     """
     mean = np.zeros_like(exact)
     for columns, m in members:
@@ -225,7 +269,9 @@ def lapack_ratio(members, exact, bound, p):
 
 
 def fitted_values(case, model, X, kept, members):
-    """Predictions for the training rows, which dependent columns and their units do not make ambiguous."""
+    """Predictions for the training rows, which dependent columns and their units do not make
+    ambiguous.
+    """
     rows = X[kept].astype(LONG)
     exact = sum(rows[:, columns] @ m.coef + m.intercept for columns, m in members) / len(members)
     coef = np.asarray(model.coef_, dtype=float).reshape(-1, case.p).T.astype(LONG)
@@ -238,10 +284,16 @@ def fitted_values(case, model, X, kept, members):
         if kappa * noise > UNDECIDED:
             return ""
         live = m.length > 0
-        reach = np.abs(rows[:, columns][:, live] - rows[:, columns][:, live].mean(axis=0)) @ (1 / m.length[live])
+        reach = np.abs(rows[:, columns][:, live] - rows[:, columns][:, live].mean(axis=0)) @ (
+            1 / m.length[live]
+        )
         allowed = allowed + LIMIT * np.outer(1 + reach, E) / len(members)
     off = np.abs(found - exact)
-    return "" if np.all(off <= allowed) else f"predictions are {float(np.max(off / allowed)):.3g} bounds off"
+    return (
+        ""
+        if np.all(off <= allowed)
+        else f"predictions are {float(np.max(off / allowed)):.3g} bounds off"
+    )
 
 
 def constant_columns(case, model, X, kept):
@@ -268,12 +320,17 @@ def others(case, model, X, y, weight, members):
 def tuned(case, model, X, y, weight, members):
     """With one size and no scale the tuned ensemble is the plain one, to the last bit.
 
-    Tuned ensembles have no choice of solver, so that the plain one is fitted again where a case names one.
+    Tuned ensembles have no choice of solver, so that the plain one is fitted again where a case
+    names one.
     """
-    if case.rows or case.size > int(0.85 * (np.count_nonzero(np.ones(case.n) if weight is None else weight) - 1)):
+    if case.rows or case.size > int(
+        0.85 * (np.count_nonzero(np.ones(case.n) if weight is None else weight) - 1)
+    ):
         return ""
     if case.solver != "auto":
-        model = olsen.OLSEnsembleRegressor(max_features=case.size, n_jobs=1, **parameters(case)).fit(X, y, weight)
+        model = olsen.OLSEnsembleRegressor(
+            max_features=case.size, n_jobs=1, **parameters(case)
+        ).fit(X, y, weight)
     cv = olsen.OLSEnsembleRegressorCV(max_features=[case.size], scale=1.0, **parameters(case))
     cv.fit(X, y, weight)
     if np.any(cv.coef_ != model.coef_):
@@ -290,7 +347,9 @@ def tuned(case, model, X, y, weight, members):
 
 
 def intervals(case, model, X, y, weight, members):
-    """The widest jackknife interval is the largest error of a left-out row, by refits in extended precision."""
+    """The widest jackknife interval is the largest error of a left-out row, by refits in extended
+    precision.
+    """
     n, Y = case.n, np.asarray(y, dtype=float).reshape(case.n, -1)
     if weight is not None and case.weights != "ordinary":
         return ""
@@ -300,14 +359,21 @@ def intervals(case, model, X, y, weight, members):
         for i in range(case.k):
             rows = np.setdiff1d(model.sample_subsets_[i], [l])
             columns = model.feature_subsets_[i]
-            m = Member(X[np.ix_(rows, columns)], Y[rows], None if weight is None else weight[rows], case.fit_intercept)
+            m = Member(
+                X[np.ix_(rows, columns)],
+                Y[rows],
+                None if weight is None else weight[rows],
+                case.fit_intercept,
+            )
             if m.condition * EPS * n * (1 + m.offset) > 1e-10:
                 return ""
             own = X[l, columns] @ m.coef + m.intercept
             predicted += own / case.k
             largest = np.maximum(largest, np.abs(own))
         worst = np.maximum(worst, np.abs(Y[l] - predicted))
-    ends = np.asarray(model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")).reshape(-1, 2)
+    ends = np.asarray(
+        model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")
+    ).reshape(-1, 2)
     half = (ends[:, 1] - ends[:, 0]) / 2
     right = np.all(np.abs(half - worst) <= 1e-7 * (largest + np.abs(Y).max(axis=0)))
     return "" if right else f"half-width {half} of the jackknife, refits give {worst}"

@@ -1,8 +1,9 @@
 r"""Least squares in extended precision: the oracle of the fuzz suite.
 
-Householder QR with column pivoting in long double (64 bits of mantissa on x86), columns of unit length, the solution of
-minimum norm in the users' units where columns are dependent. Problems of the suite are dependent exactly or not at all,
-so the rank is read off the pivots with twelve digits to spare.
+Householder QR with column pivoting in long double (64 bits of mantissa on x86), columns of unit
+length, the solution of minimum norm in the users' units where columns are dependent. Problems of
+the suite are dependent exactly or not at all, so the rank is read off the pivots with twelve digits
+to spare.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import numpy as np
 
 LONG = np.longdouble
 EPS = float(np.finfo(np.float64).eps)
-DEPENDENT = 1e-15  # pivot of columns of unit length; exact dependence leaves 1e-18, the closest others 1e-10
+# pivot of columns of unit length; exact dependence leaves 1e-18, the closest others 1e-10
+DEPENDENT = 1e-15
 
 
 def householder(A, B, tolerance=DEPENDENT):
@@ -41,7 +43,9 @@ def back_substitute(R, C):
 
 
 def least_squares(A, B):
-    """Solution of minimum norm (m, q), rank, condition number of the columns at unit length, and what is left of B."""
+    """Solution of minimum norm (m, q), rank, condition number of the columns at unit length, and
+    what is left of B.
+    """
     length = np.sqrt((A**2).sum(axis=0))
     live = np.flatnonzero(length > 0)
     coef = np.zeros((A.shape[1], B.shape[1]), dtype=LONG)
@@ -58,10 +62,11 @@ def least_squares(A, B):
 
 
 def shortest(R, QB, order, length):
-    """Minimum norm of b with R (length * b) = QB, R (r, m) of full row rank, columns of R in the given order.
+    """Minimum norm of b with R (length * b) = QB, R (r, m) of full row rank, columns of R in the
+    given order.
 
-    From M = diag(length) R', rows in falling order, by Householder with column pivoting: M P = Q [T; 0],
-    b = Q [T'^-1 P' QB; 0]. The order of the rows makes it accurate in any units.
+    From M = diag(length) R', rows in falling order, by Householder with column pivoting: M P = Q
+    [T; 0], b = Q [T'^-1 P' QB; 0]. The order of the rows makes it accurate in any units.
     """
     M = R.T * length[order][:, None]
     falling = np.argsort(-np.abs(M).max(axis=1), kind="stable")

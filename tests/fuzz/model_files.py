@@ -1,16 +1,18 @@
 """Random edits of genuine model files: ``python -m tests.fuzz.model_files --cases 2000 --seed 1``.
 
-Each edited file must be refused, or load as exactly what it holds, in little memory: at most twenty times the size of
-the file, or 32 MB, above what the process had before. What a file holds is read here without olsen and without skops:
-parts with NumPy, the description as JSON, each node by itself.
+Each edited file must be refused, or load as exactly what it holds, in little memory: at most twenty
+times the size of the file, or 32 MB, above what the process had before. What a file holds is read
+here without olsen and without skops: parts with NumPy, the description as JSON, each node by
+itself.
 
-Peak memory is that of the operating system (VmHWM, reset before each file through ``/proc/self/clear_refs``), in a
-child process that opens many files and edits none. It counts what NumPy, Python and the readers of zip and JSON take
-alike, which tracemalloc does not. It is compared with the resident memory of the child after all genuine files have
-been opened, not with that before the case: memory that an earlier case left behind counts against a later one, and
-never hides what that one takes. Before the first and after the last file, 100 MB are measured in the same way. An
-address space of 4 GB more than at the start ends a bomb, not the machine; a file that
-takes longer than twenty seconds ends its process, which counts as a failure.
+Peak memory is that of the operating system (VmHWM, reset before each file through
+``/proc/self/clear_refs``), in a child process that opens many files and edits none. It counts what
+NumPy, Python and the readers of zip and JSON take alike, which tracemalloc does not. It is compared
+with the resident memory of the child after all genuine files have been opened, not with that before
+the case: memory that an earlier case left behind counts against a later one, and never hides what
+that one takes. Before the first and after the last file, 100 MB are measured in the same way. An
+address space of 4 GB more than at the start ends a bomb, not the machine; a file that takes longer
+than twenty seconds ends its process, which counts as a failure.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ MOST_SECONDS = 20
 
 
 def write_genuine(folder):
-    """One file of each kind that is accepted, and the rows to predict: with rows, sparse, streamed, with splits, in a
+    """One file of each kind that is accepted, and the rows to predict: with rows, sparse, streamed,
+    with splits, in a
     pipeline, and of a table with a category."""
     import contextlib
 
@@ -72,9 +75,15 @@ def write_genuine(folder):
     frame["level"] = np.arange(40) % 3
     frame.loc[3, "a"] = np.nan
     encode = make_column_transformer(
-        (OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=5, drop="if_binary"), ["kind"]),
+        (
+            OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=5, drop="if_binary"),
+            ["kind"],
+        ),
         (OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), ["level"]),
-        (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), make_column_selector("[a-c]")),
+        (
+            make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()),
+            make_column_selector("[a-c]"),
+        ),
         remainder="passthrough",
     )
     by_place = make_column_transformer((OneHotEncoder(), slice(5, 6)), (StandardScaler(), [1, 2]))
@@ -84,13 +93,25 @@ def write_genuine(folder):
     models = {
         "tuned": (olsen.AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y), X),
         "members": (olsen.OLSEnsembleRegressor(20, max_features=3, random_state=0).fit(X, y), X),
-        "rows": (olsen.OLSEnsembleRegressor(10, max_samples=0.5, random_state=0).fit(X, y, np.ones(40)), X),
-        "sparse": (olsen.OLSEnsembleRegressor(10, max_features=3, random_state=0).fit(sparse, y), sparse),
+        "rows": (
+            olsen.OLSEnsembleRegressor(10, max_samples=0.5, random_state=0).fit(X, y, np.ones(40)),
+            X,
+        ),
+        "sparse": (
+            olsen.OLSEnsembleRegressor(10, max_features=3, random_state=0).fit(sparse, y),
+            sparse,
+        ),
         "stream": (stream, X),
         "sizes": (olsen.OLSEnsembleRegressorCV(sampling="determinantal").fit(X, y), X),
         "splits": (olsen.OLSEnsembleRegressorCV(10, cv=4, random_state=0).fit(X, y), X),
-        "pipeline": (make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)).fit(frame, y), frame),
-        "places": (make_pipeline(by_place, olsen.OLSEnsembleRegressor(5, random_state=0)).fit(frame, y), frame),
+        "pipeline": (
+            make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)).fit(frame, y),
+            frame,
+        ),
+        "places": (
+            make_pipeline(by_place, olsen.OLSEnsembleRegressor(5, random_state=0)).fit(frame, y),
+            frame,
+        ),
     }
     for name, (model, _) in models.items():
         olsen.save(model, folder / f"{name}.skops")
@@ -98,7 +119,20 @@ def write_genuine(folder):
         for name, options in {"command": (), "filled": ("--missing", "mean")}.items():
             out = str(folder / f"{name}.skops")
             assert (
-                cli.main(["fit", str(TABLE), "--target", "yield", "--out", out, "--members", "20", "--force", *options])
+                cli.main(
+                    [
+                        "fit",
+                        str(TABLE),
+                        "--target",
+                        "yield",
+                        "--out",
+                        out,
+                        "--members",
+                        "20",
+                        "--force",
+                        *options,
+                    ]
+                )
                 == 0
             )
     table = pd.read_csv(TABLE)
@@ -117,8 +151,15 @@ class Model:
 
     def data(self):
         file = io.BytesIO()
-        with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", self.compression) as archive:
-            for name, content in [*self.parts.items(), *self.extra, (SCHEMA, json.dumps(self.schema))]:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            zipfile.ZipFile(file, "w", self.compression) as archive,
+        ):
+            for name, content in [
+                *self.parts.items(),
+                *self.extra,
+                (SCHEMA, json.dumps(self.schema)),
+            ]:
                 archive.writestr(name, content)
         return file.getvalue()
 
@@ -138,11 +179,33 @@ class Model:
 # Edits: functions of a generator and a model, which they change
 
 
-LOADERS = ["DictNode", "ListNode", "TupleNode", "JsonNode", "TypeNode", "NdArrayNode", "DTypeNode", "SliceNode",
-           "ObjectNode", "SetNode", "CachedNode", "ReduceNode", "ConstructorFromReduceNode", "MethodNode",
-           "FunctionNode", "PartialNode", "BytesNode", "BytearrayNode", "DefaultDictNode", "MaskedArrayNode",
-           "SparseMatrixNode",
-           "OperatorFuncNode", "RandomStateNode", "RandomGeneratorNode", "TreeNode"]  # fmt: skip
+LOADERS = [
+    "DictNode",
+    "ListNode",
+    "TupleNode",
+    "JsonNode",
+    "TypeNode",
+    "NdArrayNode",
+    "DTypeNode",
+    "SliceNode",
+    "ObjectNode",
+    "SetNode",
+    "CachedNode",
+    "ReduceNode",
+    "ConstructorFromReduceNode",
+    "MethodNode",
+    "FunctionNode",
+    "PartialNode",
+    "BytesNode",
+    "BytearrayNode",
+    "DefaultDictNode",
+    "MaskedArrayNode",
+    "SparseMatrixNode",
+    "OperatorFuncNode",
+    "RandomStateNode",
+    "RandomGeneratorNode",
+    "TreeNode",
+]
 KINDS = [
     f"builtins.{name}"
     for name in (
@@ -164,11 +227,34 @@ KINDS = [
         "map",
     )
 ]
-KINDS += [f"numpy.{name}" for name in ("ndarray", "dtype", "float64", "float32", "int64", "int32", "bool", "object_",
-                                       "recarray", "matrix", "empty", "zeros", "str_", "bytes_")]  # fmt: skip
-KINDS += ["numpy.ma.MaskedArray", "scipy.sparse.csr_matrix", "olsen.OLSEnsembleRegressor", "olsen.TableColumns",
-          "sklearn.pipeline.Pipeline", "sklearn.preprocessing._encoders.OneHotEncoder",
-          "sklearn.preprocessing._function_transformer.FunctionTransformer"]  # fmt: skip
+KINDS += [
+    f"numpy.{name}"
+    for name in (
+        "ndarray",
+        "dtype",
+        "float64",
+        "float32",
+        "int64",
+        "int32",
+        "bool",
+        "object_",
+        "recarray",
+        "matrix",
+        "empty",
+        "zeros",
+        "str_",
+        "bytes_",
+    )
+]
+KINDS += [
+    "numpy.ma.MaskedArray",
+    "scipy.sparse.csr_matrix",
+    "olsen.OLSEnsembleRegressor",
+    "olsen.TableColumns",
+    "sklearn.pipeline.Pipeline",
+    "sklearn.preprocessing._encoders.OneHotEncoder",
+    "sklearn.preprocessing._function_transformer.FunctionTransformer",
+]
 NUMBERS = [
     "0",
     "-1",
@@ -197,7 +283,13 @@ NUMBERS = [
 
 def node_of(loader, kind, content=None, **more):
     module, name = kind.rsplit(".", 1)
-    return {"__class__": name, "__module__": module, "__loader__": loader, "content": content, **more}
+    return {
+        "__class__": name,
+        "__module__": module,
+        "__loader__": loader,
+        "content": content,
+        **more,
+    }
 
 
 def number_node(text):
@@ -238,11 +330,19 @@ def other_pair(rng, model):
 def constructed(rng, model):
     """A node that calls a type with a number, at the place of another."""
     length = drawn(rng, [1, 3, 6, 64, 20_000_000, 200_000_000])
-    numbers = drawn(rng, [[number_node(str(length))], [length], [number_node(str(length))] * 2, length])
-    loader = drawn(rng, ["ListNode", "SetNode", "TupleNode", "ConstructorFromReduceNode", "DictNode", "ObjectNode"])
+    numbers = drawn(
+        rng, [[number_node(str(length))], [length], [number_node(str(length))] * 2, length]
+    )
+    loader = drawn(
+        rng,
+        ["ListNode", "SetNode", "TupleNode", "ConstructorFromReduceNode", "DictNode", "ObjectNode"],
+    )
     holder, key, _ = drawn(rng, model.nodes())
     content = node_of("TupleNode", "builtins.tuple", numbers) if loader[0] in "CO" else numbers
-    kind = drawn(rng, ["numpy.ndarray", "numpy.ndarray", "builtins.bytearray", "numpy.dtype", "builtins.list"])
+    kind = drawn(
+        rng,
+        ["numpy.ndarray", "numpy.ndarray", "builtins.bytearray", "numpy.dtype", "builtins.list"],
+    )
     holder[key] = node_of(loader, kind, content)
 
 
@@ -266,7 +366,9 @@ def field_removed(rng, model):
 
 def another_id(rng, model):
     nodes = model.nodes()
-    drawn(rng, nodes)[2]["__id__"] = drawn(rng, [drawn(rng, nodes)[2].get("__id__"), None, 0, "1", [1], 1.0])
+    drawn(rng, nodes)[2]["__id__"] = drawn(
+        rng, [drawn(rng, nodes)[2].get("__id__"), None, 0, "1", [1], 1.0]
+    )
 
 
 def without_ids(rng, model):
@@ -288,7 +390,9 @@ def expanding(rng, model):
     node = number_node("1")
     for level in range(depth):
         node["__id__"] = 10**6 + level
-        again = [{key: value for key, value in node.items() if key != "content"} | {"content": []}] * (width - 1)
+        again = [
+            {key: value for key, value in node.items() if key != "content"} | {"content": []}
+        ] * (width - 1)
         node = node_of("ListNode", "builtins.list", [node, *again])
     holder, key, _ = drawn(rng, model.nodes())
     if rng.random() < 0.5:
@@ -324,7 +428,9 @@ def deep(rng, model):
 def long_text(rng, model):
     holder, key, _ = drawn(rng, model.nodes())
     holder[key] = number_node(
-        json.dumps(drawn(rng, ["a", "[],", "\U0001f600", '"', "1,"]) * int(rng.integers(1, 100_000)))
+        json.dumps(
+            drawn(rng, ["a", "[],", "\U0001f600", '"', "1,"]) * int(rng.integers(1, 100_000))
+        )
     )
 
 
@@ -351,18 +457,48 @@ def lying_header(rng, model):
     """A header that speaks of other numbers than the part has."""
     name = drawn(rng, list(model.parts))
     array = np.load(io.BytesIO(model.parts[name]))
-    shape = drawn(rng, [(64,), (2 * 10**8,), (60_000_000_000,), (0,), (-1,), (2**62,), (2**32, 2**32), (1,) * 32, ()])
+    shape = drawn(
+        rng,
+        [
+            (64,),
+            (2 * 10**8,),
+            (60_000_000_000,),
+            (0,),
+            (-1,),
+            (2**62,),
+            (2**32, 2**32),
+            (1,) * 32,
+            (),
+        ],
+    )
     descr = drawn(
-        rng, [array.dtype.str, array.dtype.str, "|S0", "<U0", "|V0", "|O", "<f2", "<f8", [("a", "<f8", (0,))]]
+        rng,
+        [
+            array.dtype.str,
+            array.dtype.str,
+            "|S0",
+            "<U0",
+            "|V0",
+            "|O",
+            "<f2",
+            "<f8",
+            [("a", "<f8", (0,))],
+        ],
     )
     header = {"descr": descr, "fortran_order": bool(rng.integers(2)), "shape": shape}
-    model.parts[name] = npy(array if rng.random() < 0.7 else array[..., :0] if array.ndim else array, header)
+    model.parts[name] = npy(
+        array if rng.random() < 0.7 else array[..., :0] if array.ndim else array, header
+    )
 
 
 def header_only(rng, model):
     """Many items of no bytes, as an array or as a list."""
     name = f"{rng.integers(1 << 40)}.npy"
-    header = {"descr": drawn(rng, ["|S0", "<U0", "|V0"]), "fortran_order": False, "shape": (20_000_000,)}
+    header = {
+        "descr": drawn(rng, ["|S0", "<U0", "|V0"]),
+        "fortran_order": False,
+        "shape": (20_000_000,),
+    }
     model.parts[name] = npy(np.zeros(0), header)
     holder, key, _ = drawn(rng, model.nodes())
     kind = drawn(rng, ["builtins.list", "builtins.tuple", "numpy.ndarray", "builtins.str"])
@@ -372,7 +508,9 @@ def header_only(rng, model):
 def cut_part(rng, model):
     name = drawn(rng, list(model.parts))
     content = model.parts[name]
-    model.parts[name] = content[: rng.integers(len(content) + 1)] if rng.random() < 0.5 else content + b"\0" * 8
+    model.parts[name] = (
+        content[: rng.integers(len(content) + 1)] if rng.random() < 0.5 else content + b"\0" * 8
+    )
 
 
 def swapped_parts(rng, model):
@@ -382,7 +520,9 @@ def swapped_parts(rng, model):
 
 def other_file(rng, model):
     nodes = [node for *_, node in model.nodes() if "file" in node]
-    drawn(rng, nodes)["file"] = drawn(rng, [*model.parts, SCHEMA, "../1.npy", "/etc/hostname", "", 5])
+    drawn(rng, nodes)["file"] = drawn(
+        rng, [*model.parts, SCHEMA, "../1.npy", "/etc/hostname", "", 5]
+    )
 
 
 def twice(rng, model):
@@ -419,8 +559,16 @@ def attribute(rng, model):
         ],
     )
     kind = drawn(rng, ["numpy.float64", "builtins.str", "numpy.ndarray", "builtins.object"])
-    values = [number_node(drawn(rng, NUMBERS)), node_of("TypeNode", kind), drawn(rng, model.nodes())[2]]
-    fields = drawn(rng, [content, content["content"]]) if isinstance(content.get("content"), dict) else content
+    values = [
+        number_node(drawn(rng, NUMBERS)),
+        node_of("TypeNode", kind),
+        drawn(rng, model.nodes())[2],
+    ]
+    fields = (
+        drawn(rng, [content, content["content"]])
+        if isinstance(content.get("content"), dict)
+        else content
+    )
     fields[name] = drawn(rng, values)
     if fields is content.get("content") and len(fields) > len(content["key_types"]["content"]):
         content["key_types"]["content"].append(node_of("TypeNode", "builtins.str"))
@@ -428,9 +576,32 @@ def attribute(rng, model):
         content.pop("__id__", None)
 
 
-EDITS = [other_loader, other_type, other_pair, constructed, moved, removed, field_removed, another_id, without_ids,
-         other_value, expanding, repeated, deep, long_text, other_number, other_array, lying_header, header_only,
-         cut_part, swapped_parts, other_file, twice, packed, attribute]  # fmt: skip
+EDITS = [
+    other_loader,
+    other_type,
+    other_pair,
+    constructed,
+    moved,
+    removed,
+    field_removed,
+    another_id,
+    without_ids,
+    other_value,
+    expanding,
+    repeated,
+    deep,
+    long_text,
+    other_number,
+    other_array,
+    lying_header,
+    header_only,
+    cut_part,
+    swapped_parts,
+    other_file,
+    twice,
+    packed,
+    attribute,
+]
 
 
 def edited(rng, data):
@@ -441,7 +612,8 @@ def edited(rng, data):
             for _ in range(1 + (rng.random() < 0.3) + (rng.random() < 0.1)):
                 edit = drawn(rng, EDITS)
                 edit(rng, model)
-                # Nodes that were put elsewhere become copies; one inside of itself is a ValueError, not a file.
+                # Nodes that were put elsewhere become copies; one inside of itself is a ValueError,
+                # not a file.
                 model.schema = json.loads(json.dumps(model.schema))
                 names.append(edit.__name__)
             return model.data(), "+".join(names)
@@ -454,7 +626,10 @@ def edited(rng, data):
 
 TYPES = {
     **{f"builtins.{kind.__name__}": kind for kind in (str, int, float, bool, object)},
-    **{f"numpy.{name}": getattr(np, name) for name in ("float64", "float32", "int64", "int32", "bool", "object_")},
+    **{
+        f"numpy.{name}": getattr(np, name)
+        for name in ("float64", "float32", "int64", "int32", "bool", "object_")
+    },
 }
 
 
@@ -472,10 +647,14 @@ def held(node, archive):
     if pair == ("DictNode", "builtins.dict"):
         types = held(node["key_types"], archive)
         assert len(types) == len(node["content"])
-        return {convert(key): held(value, archive)
-                for convert, (key, value) in zip(types, node["content"].items(), strict=True)}  # fmt: skip
+        return {
+            convert(key): held(value, archive)
+            for convert, (key, value) in zip(types, node["content"].items(), strict=True)
+        }
     if pair in (("ListNode", "builtins.list"), ("TupleNode", "builtins.tuple")):
-        return TYPES.get(kind, list if loader[0] == "L" else tuple)(held(item, archive) for item in node["content"])
+        return TYPES.get(kind, list if loader[0] == "L" else tuple)(
+            held(item, archive) for item in node["content"]
+        )
     if pair == ("JsonNode", "builtins.str"):
         return json.loads(node["content"])
     if pair == ("SliceNode", "builtins.slice"):
@@ -508,7 +687,10 @@ def difference(expected, value, where="model"):
     if dataclasses.is_dataclass(value) or sp.issparse(value) or names_class:
         return _result_difference(expected, value, where)
     if isinstance(expected, np.ndarray):
-        if not isinstance(value, np.ndarray) or (expected.dtype, expected.shape) != (value.dtype, value.shape):
+        if not isinstance(value, np.ndarray) or (expected.dtype, expected.shape) != (
+            value.dtype,
+            value.shape,
+        ):
             return f"{where}: {str(value)[:60]} is not the array"
         if expected.dtype != object:
             return None if expected.tobytes() == value.tobytes() else f"{where}: other numbers"
@@ -518,11 +700,20 @@ def difference(expected, value, where="model"):
     if isinstance(expected, (list, tuple, dict)):
         if len(expected) != len(value):
             return f"{where}: {len(value)} for {len(expected)} items"
-        pairs = [(key, expected[key], value.get(key)) for key in expected] if isinstance(expected, dict) else zip(
-            range(len(value)), expected, value, strict=True)  # fmt: skip
-        found = (difference(inner, other, f"{where}.{str(key)[:40]}") for key, inner, other in pairs)
+        pairs = (
+            [(key, expected[key], value.get(key)) for key in expected]
+            if isinstance(expected, dict)
+            else zip(range(len(value)), expected, value, strict=True)
+        )
+        found = (
+            difference(inner, other, f"{where}.{str(key)[:40]}") for key, inner, other in pairs
+        )
         return next((words for words in found if words), None)
-    same = repr(expected) == repr(value) if isinstance(expected, (float, np.generic)) else expected == value
+    same = (
+        repr(expected) == repr(value)
+        if isinstance(expected, (float, np.generic))
+        else expected == value
+    )
     return None if same else f"{where}: {str(value)[:60]} for {str(expected)[:60]}"
 
 
@@ -553,10 +744,17 @@ def _result_difference(expected, value, where):
         if not sp.issparse(value) or value.shape != tuple(fields["shape"]):
             return f"{where}: another sparse matrix"
         parts = zip(fields["arg1"], (value.data, value.indices, value.indptr), strict=True)
-        return None if all(np.array_equal(*pair, equal_nan=True) for pair in parts) else f"{where}: other entries"
+        return (
+            None
+            if all(np.array_equal(*pair, equal_nan=True) for pair in parts)
+            else f"{where}: other entries"
+        )
     if expected["class"] == "_pairs":
         parts = [part for pair in value for part in pair]
-        same = np.array_equal(np.concatenate(parts), fields["rows"]) and [*map(len, parts)] == fields["counts"].tolist()
+        same = (
+            np.array_equal(np.concatenate(parts), fields["rows"])
+            and [*map(len, parts)] == fields["counts"].tolist()
+        )
         return None if same else f"{where}: other splits"
     if type(value).__name__ != expected["class"]:
         return f"{where}: a {type(value).__name__} for a {expected['class']}"
@@ -603,9 +801,16 @@ def open_all(folder):
         limit = kilobytes("VmSize") * 1024 + (4 << 30)
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         before = kilobytes("VmRSS")
-        assert control(before) < 110, "memory of the genuine files is counted as that of the edited ones"
+        assert control(before) < 110, (
+            "memory of the genuine files is counted as that of the edited ones"
+        )
         for path in sorted(folder.glob("*.skops")):
-            print(json.dumps({"path": path.name, **opened(path, rows[path.stem.split("-")[1]], before)}), flush=True)
+            print(
+                json.dumps(
+                    {"path": path.name, **opened(path, rows[path.stem.split("-")[1]], before)}
+                ),
+                flush=True,
+            )
         control(before)
 
 
@@ -619,7 +824,9 @@ def control(before):
 
 
 def opened(path, rows, before):
-    """What became of a file: whether it was refused, what is wrong, and how many bytes the process grew at most."""
+    """What became of a file: whether it was refused, what is wrong, and how many bytes the process
+    grew at most.
+    """
     import olsen
     from olsen._persistence import ModelFileError
 
@@ -644,7 +851,13 @@ def opened(path, rows, before):
         wrong = what_differs(path.read_bytes(), model)
     if grown > allowed:
         wrong = f"took {grown >> 20} MB for a file of {n_bytes} bytes; {wrong}"
-    return {"outcome": outcome, "wrong": wrong, "bytes": n_bytes, "grown": grown, "of_allowed": grown / allowed}
+    return {
+        "outcome": outcome,
+        "wrong": wrong,
+        "bytes": n_bytes,
+        "grown": grown,
+        "of_allowed": grown / allowed,
+    }
 
 
 def run(cases, seed):
@@ -671,23 +884,36 @@ def run(cases, seed):
                     yield {**result, "edits": edits.pop(result["path"])}
                 if done.returncode and not done.returncode < 0:
                     raise RuntimeError(done.stderr)
-                if done.returncode:  # by a signal: the process died over the first of the files that are left
+                if (
+                    done.returncode
+                ):  # by a signal: the process died over the first of the files that are left
                     path = min(Path(folder).glob("*.skops"))
                     path.unlink()
-                    yield {"path": path.name, "edits": edits.pop(path.name), "outcome": "died", "bytes": 0, "grown": 0,
-                           "of_allowed": 0, "wrong": f"the process ended with {done.returncode}"}  # fmt: skip
+                    yield {
+                        "path": path.name,
+                        "edits": edits.pop(path.name),
+                        "outcome": "died",
+                        "bytes": 0,
+                        "grown": 0,
+                        "of_allowed": 0,
+                        "wrong": f"the process ended with {done.returncode}",
+                    }
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=None, help="random when left out")
-    parser.add_argument("--open", type=Path, default=None, help="a folder of edited files: that of a child process")
+    parser.add_argument(
+        "--open", type=Path, default=None, help="a folder of edited files: that of a child process"
+    )
     options = parser.parse_args(arguments)
     if options.open is not None:
         open_all(options.open)
         return 0
-    seed = int(np.random.SeedSequence().entropy % (1 << 31)) if options.seed is None else options.seed
+    seed = (
+        int(np.random.SeedSequence().entropy % (1 << 31)) if options.seed is None else options.seed
+    )
     started, results = time.time(), []
     for result in run(options.cases, seed):
         results.append(result)
@@ -697,9 +923,15 @@ def main(arguments=None):
     wrong = [result for result in results if result["wrong"]]
     largest = max(results, key=lambda result: result["of_allowed"])
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    print(f"{len(results)} edited files, seed {seed}, {time.time() - started:.0f} s: {outcomes}; {len(wrong)} failures")
-    print(f"most memory: {largest['grown'] / 2**20:.1f} MB for a file of {largest['bytes'] / 2**20:.2f} MB "
-          f"({largest['edits']}), {100 * largest['of_allowed']:.0f}% of what is allowed")  # fmt: skip
+    print(
+        f"{len(results)} edited files, seed {seed}, {time.time() - started:.0f} s: {outcomes};"
+        f" {len(wrong)} failures"
+    )
+    print(
+        f"most memory: {largest['grown'] / 2**20:.1f} MB for a file of"
+        f" {largest['bytes'] / 2**20:.2f} MB ({largest['edits']}),"
+        f" {100 * largest['of_allowed']:.0f}% of what is allowed"
+    )
     for result in wrong[:40]:
         print(f"\n{result['path']}, {result['edits']}: {result['wrong']}")
     return 1 if wrong else 0

@@ -1,4 +1,6 @@
-"""Many random cases, a table by class, exit code 1 on a failure: ``python -m tests.fuzz.run --cases 100000``."""
+"""Many random cases, a table by class, exit code 1 on a failure: ``python -m tests.fuzz.run --cases
+100000``.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +46,18 @@ def gathered(results):
 
 def table(counts, worst):
     lines = [
-        "| class | cases | right | refused | beyond double precision | error / bound | the same of LAPACK's QR |",
+        (
+            "| class | cases | right | refused | beyond double precision | error / bound | the same"
+            " of LAPACK's QR |"
+        ),
         "|---|---|---|---|---|---|---|",
     ]
     for facet in FACETS:
         for key in sorted(key for key in counts if key[0] == facet):
             c, (ours, theirs) = counts[key], worst[key]
             lines.append(
-                f"| {facet} {key[1]} | {sum(c.values())} | {c['right']} | {c['refused']} | {c['undecided']} "
-                f"| {ours:.2g} | {theirs:.2g} |"
+                f"| {facet} {key[1]} | {sum(c.values())} | {c['right']} | {c['refused']} |"
+                f" {c['undecided']} | {ours:.2g} | {theirs:.2g} |"
             )
     return "\n".join(lines)
 
@@ -64,9 +69,13 @@ def main(arguments=None):
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, default=None, help="Markdown file for the table")
     options = parser.parse_args(arguments)
-    seed = int(np.random.SeedSequence().entropy % (1 << 31)) if options.seed is None else options.seed
+    seed = (
+        int(np.random.SeedSequence().entropy % (1 << 31)) if options.seed is None else options.seed
+    )
     started, results = time.time(), []
-    batches = [(seed, i, min(BATCH, options.cases - i * BATCH)) for i in range(-(-options.cases // BATCH))]
+    batches = [
+        (seed, i, min(BATCH, options.cases - i * BATCH)) for i in range(-(-options.cases // BATCH))
+    ]
     with ProcessPoolExecutor(options.jobs) as pool:
         for found in pool.map(run_batch, *zip(*batches, strict=True)):
             results += found
@@ -74,7 +83,10 @@ def main(arguments=None):
     print(file=sys.stderr)
     counts, worst, failures = gathered(results)
     text = table(counts, worst)
-    print(f"{len(results)} cases, seed {seed}, {time.time() - started:.0f} s, {len(failures)} failures\n\n{text}")
+    print(
+        f"{len(results)} cases, seed {seed}, {time.time() - started:.0f} s, {len(failures)}"
+        f" failures\n\n{text}"
+    )
     for case, words in failures[:40]:
         print(f"\n{case}\n    {words}")
     if options.out:

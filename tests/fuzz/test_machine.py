@@ -1,4 +1,6 @@
-"""Sequences of calls: whatever happened before, an estimator is what a fresh one with its parameters would be."""
+"""Sequences of calls: whatever happened before, an estimator is what a fresh one with its
+parameters would be.
+"""
 
 import copy
 import pickle
@@ -12,14 +14,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
-refittable = precondition(lambda self: self.seen is not None and not self.streaming and not self.pickled)
+refittable = precondition(
+    lambda self: self.seen is not None and not self.streaming and not self.pickled
+)
 
 
 class Calls(RuleBasedStateMachine):
-    """One estimator, and what it must be: the class, its parameters, and the rows of its last fit or its batches."""
+    """One estimator, and what it must be: the class, its parameters, and the rows of its last fit
+    or its batches.
+    """
 
     @initialize(
-        cls=st.sampled_from([OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor]),
+        cls=st.sampled_from(
+            [OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor]
+        ),
         seed=st.integers(0, 99),
     )
     def start(self, cls, seed):
@@ -106,15 +114,21 @@ class Calls(RuleBasedStateMachine):
             warnings.simplefilter("ignore")
             other = self.fresh().fit(*self.seen)
             np.testing.assert_allclose(self.model.coef_, other.coef_, rtol=1e-8, atol=1e-10)
-            np.testing.assert_allclose(self.model.intercept_, other.intercept_, rtol=1e-8, atol=1e-10)
-            assert self.model.n_estimators_ == other.n_estimators_ and np.isclose(self.model.scale_, other.scale_)
+            np.testing.assert_allclose(
+                self.model.intercept_, other.intercept_, rtol=1e-8, atol=1e-10
+            )
+            assert self.model.n_estimators_ == other.n_estimators_ and np.isclose(
+                self.model.scale_, other.scale_
+            )
             assert all(map(np.array_equal, self.model.feature_subsets_, other.feature_subsets_))
             if self.cls is not OLSEnsembleRegressor:
                 assert np.isclose(self.model.best_score_, other.best_score_)
             if self.cls is OLSEnsembleRegressorCV:
                 np.testing.assert_allclose(self.model.risk_curve(7), other.risk_curve(7))
             if not self.streaming:
-                ours, theirs = (m.predict_interval(self.seen[0][:2], coverage=0.8) for m in (self.model, other))
+                ours, theirs = (
+                    m.predict_interval(self.seen[0][:2], coverage=0.8) for m in (self.model, other)
+                )
                 np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 

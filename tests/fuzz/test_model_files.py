@@ -1,4 +1,6 @@
-"""A short run of the edited model files, and the oracle's own test; the long one is ``make fuzz-models``."""
+"""A short run of the edited model files, and the oracle's own test; the long one is ``make
+fuzz-models``.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,9 @@ for module in ("cyclopts", "pandas", "pyarrow", "skops"):
 
 from . import model_files  # noqa: E402
 
-needs_linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is measured on Linux")
+needs_linux = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="memory is measured on Linux"
+)
 
 
 @needs_linux
@@ -17,7 +21,9 @@ def test_edited_files_are_refused_or_load_as_what_they_hold():
     results = list(model_files.run(cases=60, seed=20200608))
     assert [result for result in results if result["wrong"]] == []
     outcomes = [result["outcome"] for result in results]
-    assert outcomes.count("refused") > 20 and outcomes.count("loaded") > 5  # else the edits would say nothing
+    assert (
+        outcomes.count("refused") > 20 and outcomes.count("loaded") > 5
+    )  # else the edits would say nothing
 
 
 def test_the_oracle_finds_a_number_that_is_not_in_the_file(tmp_path):

@@ -1,4 +1,6 @@
-"""The adaptive model of a table that is fitted from memory, files, Dask and torch, and its predictions."""
+"""The adaptive model of a table that is fitted from memory, files, Dask and torch, and its
+predictions.
+"""
 
 import sklearn
 

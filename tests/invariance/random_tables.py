@@ -1,7 +1,8 @@
-"""Random tables of ordinary kinds, and harmless changes of them after which the model must be the same.
+"""Random tables of ordinary kinds, and harmless changes of them after which the model must be the
+same.
 
-Gaussian columns hide defects. These tables have full one-hot factors, rare columns, ties, repeated rows, constant and
-duplicated columns, columns of very different units, and 20 to 999 rows.
+Gaussian columns hide defects. These tables have full one-hot factors, rare columns, ties, repeated
+rows, constant and duplicated columns, columns of very different units, and 20 to 999 rows.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +35,9 @@ def random_table(number):
     X = _COLUMNS[kind](rng, n_rows + n_new)
     coef = rng.standard_normal(X.shape[1]) * (rng.random(X.shape[1]) < rng.choice([0.1, 1.0]))
     signal = (X - X.mean(axis=0)) @ coef
-    noise = rng.standard_normal(len(X)) * max(float(signal.std()), 1.0) * rng.choice([0.3, 1.0, 3.0])
+    noise = (
+        rng.standard_normal(len(X)) * max(float(signal.std()), 1.0) * rng.choice([0.3, 1.0, 3.0])
+    )
     y = noise if kind == "no-signal" else 5.0 + signal + noise
     if kind in ("ties", "repeated"):
         step = float(y.std()) / 2
@@ -64,7 +67,9 @@ def _ties(rng, n_rows):
 def _mixed(rng, n_rows):
     numbers = rng.standard_normal((n_rows, int(rng.integers(2, 10)))) * 10.0 ** rng.uniform(-4, 4)
     counts = rng.poisson(2.0, (n_rows, 3)).astype(float)
-    extra = np.column_stack([numbers[:, 0], np.full(n_rows, 3.0), numbers[:, 1] + 1e-3 * rng.standard_normal(n_rows)])
+    extra = np.column_stack(
+        [numbers[:, 0], np.full(n_rows, 3.0), numbers[:, 1] + 1e-3 * rng.standard_normal(n_rows)]
+    )
     return np.hstack([numbers, counts, extra, _one_hot(rng, n_rows)])
 
 

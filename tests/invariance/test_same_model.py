@@ -1,7 +1,8 @@
-"""The same data give the same model: in every engine and unit, with another BLAS kernel, in another order.
+"""The same data give the same model: in every engine and unit, with another BLAS kernel, in another
+order.
 
-The gate runs 20 tables, and each engine with one change of each of them; ``make test-invariance`` runs 300 tables with
-every engine and every change.
+The gate runs 20 tables, and each engine with one change of each of them; ``make test-invariance``
+runs 300 tables with every engine and every change.
 """
 
 import os
@@ -94,7 +95,12 @@ def check_other_kernels(first, last, folder):
 @pytest.mark.parametrize("first", range(0, TABLES_OF_THE_GATE, BATCH))
 def test_changes_that_are_rounding_or_symmetries(first, tmp_path):
     changes = [*ROUNDING_CHANGES, *SYMMETRIES][1:]
-    check_cells(first, first + BATCH, tmp_path, lambda _: [("memory", from_memory, name) for name in changes])
+    check_cells(
+        first,
+        first + BATCH,
+        tmp_path,
+        lambda _: [("memory", from_memory, name) for name in changes],
+    )
 
 
 @pytest.mark.parametrize("first", range(0, TABLES_OF_THE_GATE, BATCH))
@@ -121,9 +127,15 @@ def test_intervals_and_standard_errors_of_few_rows_are_those_of_memory(tmp_path)
     if _is_installed("dask"):
         import dask.array as da
 
-        models.append(new_model().fit(da.from_array(table.X, chunks=(40, -1)), da.from_array(table.y, chunks=40)))
+        models.append(
+            new_model().fit(
+                da.from_array(table.X, chunks=(40, -1)), da.from_array(table.y, chunks=40)
+            )
+        )
     for model in models:
-        np.testing.assert_allclose(model.predict_interval(table.new), expected.predict_interval(table.new), rtol=1e-9)
+        np.testing.assert_allclose(
+            model.predict_interval(table.new), expected.predict_interval(table.new), rtol=1e-9
+        )
         np.testing.assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(model.cv_prediction_, expected.cv_prediction_, rtol=1e-9)
 

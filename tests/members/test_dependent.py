@@ -7,17 +7,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loops import case
-from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    member_coefficients,
+)
 from olsen._data.rows import Columns, RowData
 from olsen._execution.threads import Threads
 from olsen._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 
 
 def table(seed, n=120, factors=(3, 4, 6), numeric=5, *, standardised=True):
-    """Numeric columns, factors with all levels, a duplicate, a sum, a constant and a column of zeros."""
+    """Numeric columns, factors with all levels, a duplicate, a sum, a constant and a column of
+    zeros.
+    """
     rng = np.random.default_rng(seed)
-    codes = [np.r_[np.arange(levels), rng.integers(0, levels, n - levels)] for levels in factors]  # each at least once
-    X = np.hstack([rng.standard_normal((n, numeric)), *(np.eye(len(set(code)))[code] for code in codes)])
+    codes = [
+        np.r_[np.arange(levels), rng.integers(0, levels, n - levels)] for levels in factors
+    ]  # each at least once
+    X = np.hstack(
+        [rng.standard_normal((n, numeric)), *(np.eye(len(set(code)))[code] for code in codes)]
+    )
     X = np.hstack([X, 3 * X[:, :1], X[:, 1:2] - X[:, 2:3]])
     if standardised:
         X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -36,17 +47,28 @@ def shortest(X, y, weight, fit_intercept):
 
 def test_members_have_the_shortest_solution(seed):
     for rows, weighted, fit_intercept, standardised in product([None, 60], *[[True, False]] * 3):
-        with case(f"{rows} rows, weights {weighted}, intercept {fit_intercept}, standardised {standardised}"):
+        with case(
+            f"{rows} rows, weights {weighted}, intercept {fit_intercept}, standardised"
+            f" {standardised}"
+        ):
             X, rng = table(seed, standardised=standardised)
             n, p = X.shape
             y, weight = rng.standard_normal(n), rng.uniform(0.3, 3.0, n) if weighted else None
             features = [np.sort(rng.permutation(p)[: rng.integers(1, p + 1)]) for _ in range(20)]
-            samples = None if rows is None else [np.sort(rng.permutation(n)[:rows]) for _ in range(20)]
-            coef, _ = member_coefficients(X, y, features, samples, sample_weight=weight, fit_intercept=fit_intercept)
+            samples = (
+                None if rows is None else [np.sort(rng.permutation(n)[:rows]) for _ in range(20)]
+            )
+            coef, _ = member_coefficients(
+                X, y, features, samples, sample_weight=weight, fit_intercept=fit_intercept
+            )
             for i, S in enumerate(features):
                 T = np.arange(n) if samples is None else samples[i]
-                expected = shortest(X[np.ix_(T, S)], y[T], None if weight is None else weight[T], fit_intercept)
-                np.testing.assert_allclose(coef[i, S], expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+                expected = shortest(
+                    X[np.ix_(T, S)], y[T], None if weight is None else weight[T], fit_intercept
+                )
+                np.testing.assert_allclose(
+                    coef[i, S], expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max()
+                )
 
 
 def test_no_member_of_a_one_hot_table_is_solved_again(seed):
@@ -63,21 +85,29 @@ def test_no_member_of_a_one_hot_table_is_solved_again(seed):
         np.testing.assert_allclose(model.coef_, mean, rtol=1e-8, atol=1e-9)
     y = X @ rng.standard_normal(X.shape[1]) + Y[:, 0]
     for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
-        one, two = (make(n_estimators=50, random_state=seed, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+        one, two = (
+            make(n_estimators=50, random_state=seed, n_jobs=jobs).fit(X, y) for jobs in (1, 2)
+        )
         with case(make):
             assert one.n_fallbacks_ == 0
-            np.testing.assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+            np.testing.assert_array_equal(
+                one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"]
+            )
             np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-10, atol=1e-12)
 
 
 @given(seed=st.integers(0, 100_000), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_random_dependencies(seed, data):
-    """Columns are combinations of a few, in any pattern; the order in which they stand changes nothing."""
+    """Columns are combinations of a few, in any pattern; the order in which they stand changes
+    nothing.
+    """
     rng = np.random.default_rng(seed)
     n, rank = data.draw(st.integers(12, 60)), data.draw(st.integers(1, 10))
     p = data.draw(st.integers(rank, 24))
-    weights = rng.integers(-2, 3, (rank, p)) * (rng.random((rank, p)) < data.draw(st.floats(0.1, 1.0)))
+    weights = rng.integers(-2, 3, (rank, p)) * (
+        rng.random((rank, p)) < data.draw(st.floats(0.1, 1.0))
+    )
     X, y = rng.standard_normal((n, rank)) @ weights, rng.standard_normal(n)
     how = {"fit_intercept": data.draw(st.booleans()), "solver": "gram"}
     columns, order = np.sort(rng.permutation(p)[: n - 2]), rng.permutation(p)
@@ -85,7 +115,9 @@ def test_random_dependencies(seed, data):
     scale = max(1.0, np.abs(expected).max())
     coef, _ = member_coefficients(X, y, [columns], **how)
     np.testing.assert_allclose(coef[0, columns], expected, atol=1e-8 * scale)
-    turned, _ = member_coefficients(X[:, order], y, [np.flatnonzero(np.isin(order, columns))], **how)
+    turned, _ = member_coefficients(
+        X[:, order], y, [np.flatnonzero(np.isin(order, columns))], **how
+    )
     np.testing.assert_allclose(turned[0], coef[0, order], atol=1e-8 * scale)
 
 
@@ -98,9 +130,11 @@ def test_columns_that_nearly_depend_keep_their_direction(seed):
             X[:, 5] = X[:, 2] - 2 * X[:, 3] + distance * X[:, 5]
             y = X @ rng.standard_normal(12) + 0.1 * rng.standard_normal(100)
             found, expected = (
-                member_coefficients(X, y, [range(12)], rows, solver=solver)[0] for solver in ("gram", "orthogonal")
+                member_coefficients(X, y, [range(12)], rows, solver=solver)[0]
+                for solver in ("gram", "orthogonal")
             )
-            # coefficients move by eps / distance, relative to the largest, and by its square times the residual
+            # coefficients move by eps / distance, relative to the largest, and by its square times
+            # the residual
             largest = np.abs(expected).max()
             bound = 1e3 * np.finfo(float).eps / distance * (1 + 0.1 / distance / largest)
             assert np.abs(found - expected).max() <= bound * largest
@@ -108,7 +142,9 @@ def test_columns_that_nearly_depend_keep_their_direction(seed):
 
 
 def test_compiled_paths_equal_paths_by_hand(seed):
-    """With rows that one dummy singles out, dependent columns, and a row far out; then at rows they were not given."""
+    """With rows that one dummy singles out, dependent columns, and a row far out; then at rows they
+    were not given.
+    """
     for weighted, fit_intercept, shared, n in product(*[[False, True]] * 3, [64, 101]):
         with case(f"weights {weighted}, intercept {fit_intercept}, shared {shared}, {n} rows"):
             X, rng = table(seed, n=n)
@@ -116,14 +152,20 @@ def test_compiled_paths_equal_paths_by_hand(seed):
             X[n // 2, 3] = 1.0
             X[5] *= 1e7 if seed % 2 else 1.0
             weight = rng.uniform(0.3, 3.0, n) if weighted else None
-            data = PathData.from_problem(RowData(X, rng.standard_normal((n, 2)), weight, fit_intercept), shared=shared)
+            data = PathData.from_problem(
+                RowData(X, rng.standard_normal((n, 2)), weight, fit_intercept), shared=shared
+            )
             orders = [rng.permutation(X.shape[1]) for _ in range(6)]
             sizes = np.array([1, 2, 7, 8, 9, X.shape[1]])
             found = sum_pairs(data, orders, sizes, 2, Threads())
             members = [prefix_residuals(data, order, sizes) for order in orders]
             a, b, c = (pair_sums(*members[i : i + 2]) for i in (0, 2, 4))
-            for sums, wanted in zip(found.swapaxes(0, 1), np.stack([a + b, c], axis=1), strict=True):
-                np.testing.assert_allclose(sums, wanted, rtol=1e-7, atol=1e-8 * np.median(np.abs(wanted)))
+            for sums, wanted in zip(
+                found.swapaxes(0, 1), np.stack([a + b, c], axis=1), strict=True
+            ):
+                np.testing.assert_allclose(
+                    sums, wanted, rtol=1e-7, atol=1e-8 * np.median(np.abs(wanted))
+                )
             np.testing.assert_array_equal(sum_pairs(data, orders, sizes, 2, Threads(2)), found)
             if seed % 2:
                 continue

@@ -1,4 +1,6 @@
-"""The compiled kernels: against LAPACK on every instruction set, bad arguments, and their tolerances."""
+"""The compiled kernels: against LAPACK on every instruction set, bad arguments, and their
+tolerances.
+"""
 
 import os
 import re
@@ -16,7 +18,8 @@ from olsen._kernel import _native as _kernel
 
 SOURCE = Path(__file__).parents[2] / "src" / "olsen" / "_kernel"
 
-# Members of a Gram matrix, of submatrices and along paths, and the lasso, in one process for each instruction set.
+# Members of a Gram matrix, of submatrices and along paths, and the lasso, in one process for each
+# instruction set.
 ORACLE = """
 import numpy as np
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
@@ -43,7 +46,9 @@ def test_every_instruction_set_agrees_with_lapack_and_an_unknown_one_is_refused(
     scores = {_kernel.INSTRUCTION_SET: here["score"]}
     for name in {"avx512", "avx2", "plain", "abacus"} - {*scores}:
         environment = {**os.environ, "OLSEN_INSTRUCTION_SET": name}
-        done = subprocess.run([sys.executable, "-c", ORACLE], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", ORACLE], capture_output=True, text=True, env=environment
+        )
         if f"OLSEN_INSTRUCTION_SET={name}" in done.stderr:  # the machine lacks it
             continue
         assert done.returncode == 0, f"{name}: {done.stderr}"
@@ -72,11 +77,22 @@ def principal(seed=0):
     A = rng.standard_normal((9, 40))
     indptr = np.array([0, 3, 3, 9])
     return {
-        "begin": 0, "end": 3, "G": A @ A.T, "C": rng.standard_normal((9, 3)), "scale": np.ones(9), "A": A,
-        "Y": rng.standard_normal((40, 1)), "far": np.zeros(9), "relative": 1e-15, "starts": indptr[:-1],
-        "stops": indptr[1:], "indices": np.array([0, 4, 8, 1, 2, 3, 5, 6, 7]), "values": np.empty((9, 1)),
-        "ratios": np.empty(3), "probed": np.empty(3),
-    }  # fmt: skip
+        "begin": 0,
+        "end": 3,
+        "G": A @ A.T,
+        "C": rng.standard_normal((9, 3)),
+        "scale": np.ones(9),
+        "A": A,
+        "Y": rng.standard_normal((40, 1)),
+        "far": np.zeros(9),
+        "relative": 1e-15,
+        "starts": indptr[:-1],
+        "stops": indptr[1:],
+        "indices": np.array([0, 4, 8, 1, 2, 3, 5, 6, 7]),
+        "values": np.empty((9, 1)),
+        "ratios": np.empty(3),
+        "probed": np.empty(3),
+    }
 
 
 BAD = {
@@ -120,33 +136,59 @@ def test_bad_arguments_are_refused_and_nothing_is_written():
 
 
 def test_arrays_that_are_not_aligned_too_long_or_no_eigenvectors_are_refused():
-    """Of the last ones nothing is left of any column, or not a number: they would be drawn from for ever."""
+    """Of the last ones nothing is left of any column, or not a number: they would be drawn from for
+    ever.
+    """
     given, none = principal(), np.zeros(1, np.int64)
     given["scale"] = np.frombuffer(bytearray(73), np.uint8)[1:73].view(np.float64)
     with pytest.raises(ValueError, match="scale"):
         _kernel.solve_principal(*given.values())
     many = (2**64 + 257) // 258  # its product with a size of a slab wraps around
-    empty = np.zeros((0, 0)), np.zeros((0, many)), np.zeros((0, 0)), np.zeros((0, many)), 0, np.zeros(0), np.zeros(0)
+    empty = (
+        np.zeros((0, 0)),
+        np.zeros((0, many)),
+        np.zeros((0, 0)),
+        np.zeros((0, many)),
+        0,
+        np.zeros(0),
+        np.zeros(0),
+    )
     with pytest.raises(ValueError, match="too long"):
-        _kernel.factor_members(0, 1, *empty, 0.0, none, none + 0, none[:0], np.zeros((1, 8)), np.zeros(1))
+        _kernel.factor_members(
+            0, 1, *empty, 0.0, none, none + 0, none[:0], np.zeros((1, 8)), np.zeros(1)
+        )
     for columns in (2**32, 2**40, -1):
         with pytest.raises(ValueError, match="go together"):
             _kernel.member_size(columns, 1)
     for vectors in (np.zeros((5, 3)), np.full((5, 3), np.nan), np.empty((0, 3)), np.ones((5, 3))):
         with pytest.raises(ValueError, match="go together"):
             _kernel.draw_determinantal(
-                0, 2, np.arange(2), vectors, np.ones(3), np.empty((2, 3), np.int64), np.empty(2, np.int64)
+                0,
+                2,
+                np.arange(2),
+                vectors,
+                np.ones(3),
+                np.empty((2, 3), np.int64),
+                np.empty(2, np.int64),
             )
     X = np.frombuffer(bytearray(8 * 600 + 1), np.uint8)[1:].view(np.float64).reshape(60, 10)
     X[:], y = np.random.default_rng(0).standard_normal((60, 10)), np.arange(60.0)
-    coef = [OLSEnsembleRegressor(30, 4, max_samples=0.5, random_state=0).fit(Z, y).coef_ for Z in (X, X.copy())]
+    coef = [
+        OLSEnsembleRegressor(30, 4, max_samples=0.5, random_state=0).fit(Z, y).coef_
+        for Z in (X, X.copy())
+    ]
     np.testing.assert_array_equal(*coef)
 
 
 def test_stores_and_sums_of_other_sizes_are_refused():
     """And a pair without a slot is left out."""
     rng = np.random.default_rng(0)
-    A, Y, one, lists = rng.standard_normal((9, 16)), rng.standard_normal((16, 1)), np.ones(9), np.array([0, 9, 18])
+    A, Y, one, lists = (
+        rng.standard_normal((9, 16)),
+        rng.standard_normal((16, 1)),
+        np.ones(9),
+        np.array([0, 9, 18]),
+    )
     columns, room = (lists[:-1], lists[1:], np.tile(np.arange(9), 2)), _kernel.member_size(9, 1)
     given = (0, 2, np.empty((0, 0)), np.zeros((0, 1)), A, Y, 16, one, 0 * one, 0.0, *columns)
     with pytest.raises(ValueError, match="go together"):
@@ -154,12 +196,21 @@ def test_stores_and_sums_of_other_sizes_are_refused():
     store = np.empty((2, room))
     _kernel.factor_members(*given, store, np.empty(2))
     right = {"begin": 0, "end": 2, "rows": 16, "sizes": [4, 9], "slots": [0], "store": store}
-    wrong = [{"begin": -1}, {"end": 3}, {"rows": 17}, {"sizes": [4, 10]}, {"slots": [1]}, {"slots": [0, 0]},
-             {"store": np.empty((2, room - 1))}]  # fmt: skip
+    wrong = [
+        {"begin": -1},
+        {"end": 3},
+        {"rows": 17},
+        {"sizes": [4, 10]},
+        {"slots": [1]},
+        {"slots": [0, 0]},
+        {"store": np.empty((2, room - 1))},
+    ]
     for changed in ({}, {"slots": [-1]}, *wrong):
         begin, end, rows, sizes, slots, factors = (right | changed).values()
         sums, states = np.zeros((3, 2, 1, 16)), np.zeros(16, np.int64)
         beside = np.array(sizes), np.array(slots), factors, *sums, states
         with pytest.raises(ValueError, match="go together") if changed in wrong else nullcontext():
-            _kernel.sum_pairs(begin, end, A, Y, np.zeros(16), np.ones(16), rows, True, *columns, *beside)
+            _kernel.sum_pairs(
+                begin, end, A, Y, np.zeros(16), np.ones(16), rows, True, *columns, *beside
+            )
         assert np.any(sums) != bool(changed), changed

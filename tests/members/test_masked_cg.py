@@ -1,6 +1,8 @@
-"""Masked conjugate gradients: what they solve themselves, what they hand over, and that they say so.
+"""Masked conjugate gradients: what they solve themselves, what they hand over, and that they say
+so.
 
-That the answers are right for every kind of input is shown in test_members, which runs over all solvers.
+That the answers are right for every kind of input is shown in test_members, which runs over all
+solvers.
 """
 
 import math
@@ -90,15 +92,31 @@ def test_a_gram_matrix_in_single_precision_gives_answers_in_double(seed, monkeyp
         with case(kind):
             monkeypatch.setattr(masked_cg, "MIN_SINGLE_FLOPS", 0.0)
             X, Y = data(seed, n=500, p=60, q=2, correlation=0.9 if kind == "correlated" else 0.0)
-            X = X.astype(np.float32) if kind == "float32" else X * np.logspace(-25, 25, 60) if kind == "units" else X
+            X = (
+                X.astype(np.float32)
+                if kind == "float32"
+                else X * np.logspace(-25, 25, 60)
+                if kind == "units"
+                else X
+            )
             X = X + 2e4 if kind == "far" else X
-            weight = np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
-            problem = RowData(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
+            weight = (
+                np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
+            )
+            problem = RowData(
+                X - X.mean(axis=0) if kind == "no intercept" else X,
+                Y,
+                weight,
+                kind != "no intercept",
+            )
             features = draw(60, 20, seed=seed, size=25)
             assert [one.kind for one in masked_cg.iterations(problem, features)] == ["single"]
             assert (states(problem, features, "single") == DONE).all()
             spread = X.std(axis=0)[features.indices][:, None]
-            ours, exact = (solve(problem, features, None, solver=name).values for name in ("masked_cg", "orthogonal"))
+            ours, exact = (
+                solve(problem, features, None, solver=name).values
+                for name in ("masked_cg", "orthogonal")
+            )
             assert np.linalg.norm(spread * (ours - exact)) < 1e-8 * np.linalg.norm(spread * exact)
 
 
@@ -113,17 +131,23 @@ def test_dependent_members_are_left_to_the_direct_solver_and_the_others_are_not(
 
 
 def test_a_small_residual_is_not_enough(seed):
-    """The right-hand side hardly has the direction of the smallest eigenvalue; a residual test would stop content."""
+    """The right-hand side hardly has the direction of the smallest eigenvalue; a residual test
+    would stop content.
+    """
     rng = np.random.default_rng(seed)
     U, V = (np.linalg.qr(rng.standard_normal((n, 12)))[0] for n in (200, 12))
     X, b = (U * np.r_[np.ones(11), 1e-6]) @ V.T, rng.standard_normal((12, 1))
     problem, features = RowData(X, X @ b, None, False), Subsets.from_lists([range(12)], 12)
     assert states(problem, features, "normal").tolist() == [UNTRUSTED]
-    np.testing.assert_allclose(solve(problem, features, None, solver="masked_cg").values, b, rtol=1e-7)
+    np.testing.assert_allclose(
+        solve(problem, features, None, solver="masked_cg").values, b, rtol=1e-7
+    )
 
 
 def test_columns_far_from_zero_and_constant_ones(seed, monkeypatch):
-    """Rank-one centring would lose a column at 1e8 with spread 1; constant columns get coefficient zero."""
+    """Rank-one centring would lose a column at 1e8 with spread 1; constant columns get coefficient
+    zero.
+    """
     monkeypatch.setattr(masked_cg, "pays_for_gram", lambda *a: False)
     X, Y = data(seed)
     X[:, 3] = 7.3
@@ -136,11 +160,15 @@ def test_columns_far_from_zero_and_constant_ones(seed, monkeypatch):
 
 
 def test_members_given_up_are_solved_directly(seed, monkeypatch):
-    """With a warning that counts those that did not converge, without one where the rest would cost more."""
+    """With a warning that counts those that did not converge, without one where the rest would cost
+    more.
+    """
     (X, Y), (near, _) = (data(seed, n=300, p=60, correlation=c) for c in (0.9, 0.97))
     with monkeypatch.context() as patch:
         patch.setattr(masked_cg, "MAX_STEPS", 8)
-        with pytest.warns(ConvergenceWarning, match=r"7 of 7 members .* 8 steps.*relative error.*directly"):
+        with pytest.warns(
+            ConvergenceWarning, match=r"7 of 7 members .* 8 steps.*relative error.*directly"
+        ):
             solve_both(RowData(X, Y), draw(60, 7, seed=seed, size=30))
     problem, features = RowData(near, Y), draw(60, 7, seed=seed, size=12)
     monkeypatch.setattr(masked_cg, "MIN_COMPARED_FLOPS", 0.0)
@@ -155,9 +183,13 @@ def test_finished_members_leave_the_iteration(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     easy, (hard, _) = rng.standard_normal((600, 60)), data(seed, n=600, p=60, correlation=0.95)
     X = np.hstack([easy, hard])
-    features = Subsets.from_lists([*(rng.choice(60, 20, replace=False) for _ in range(15)), range(60, 120)], 120)
+    features = Subsets.from_lists(
+        [*(rng.choice(60, 20, replace=False) for _ in range(15)), range(60, 120)], 120
+    )
     widths, call = [], MaskedGram.__call__
-    monkeypatch.setattr(MaskedGram, "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V))
+    monkeypatch.setattr(
+        MaskedGram, "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V)
+    )
     problem = RowData(X, rng.standard_normal((600, 1)))
     assert (states(problem, features, "gram") == DONE).all()
     assert widths[0] >= 16 and widths[-1] <= 2
@@ -169,7 +201,9 @@ def test_sparse_data_are_never_made_dense(seed, monkeypatch):
     y = X @ rng.standard_normal(5000) + rng.standard_normal(3000)
     for kind in (sp.csc_array, sp.csr_array):
         plain = kind.toarray
-        monkeypatch.setattr(kind, "toarray", lambda A, plain=plain: plain(A) if math.prod(A.shape) < 1e6 else 1 / 0)
+        monkeypatch.setattr(
+            kind, "toarray", lambda A, plain=plain: plain(A) if math.prod(A.shape) < 1e6 else 1 / 0
+        )
     model = OLSEnsembleRegressor(6, 200, solver="masked_cg", random_state=seed).fit(X, y)
     assert model.solver_ == "masked_cg" and model.n_fallbacks_ == 0
 

@@ -1,4 +1,6 @@
-"""Members against independent oracles: scikit-learn on the same indices, NIST, problems whose answer is algebra."""
+"""Members against independent oracles: scikit-learn on the same indices, NIST, problems whose
+answer is algebra.
+"""
 
 from itertools import product
 
@@ -26,12 +28,23 @@ def test_members_equal_bagging_of_linear_regression(seed):
             X, y = random_problem(seed, n, p)
             peer = BaggingRegressor(
                 LinearRegression(fit_intercept=fit_intercept, tol=1e-12),
-                n_estimators=20, max_features=columns, max_samples=rows, bootstrap=False, random_state=seed,
-            ).fit(X, y)  # fmt: skip
-            features, samples = [np.sort(f) for f in peer.estimators_features_], peer.estimators_samples_
+                n_estimators=20,
+                max_features=columns,
+                max_samples=rows,
+                bootstrap=False,
+                random_state=seed,
+            ).fit(X, y)
+            features, samples = (
+                [np.sort(f) for f in peer.estimators_features_],
+                peer.estimators_samples_,
+            )
             how = {"fit_intercept": fit_intercept, "solver": solver}
-            coef, intercept = member_coefficients(X, y, features, None if rows == 1.0 else samples, **how)
-            for i, (member, S) in enumerate(zip(peer.estimators_, peer.estimators_features_, strict=True)):
+            coef, intercept = member_coefficients(
+                X, y, features, None if rows == 1.0 else samples, **how
+            )
+            for i, (member, S) in enumerate(
+                zip(peer.estimators_, peer.estimators_features_, strict=True)
+            ):
                 assert relative_error(coef[i, S], member.coef_) < 1e-9
                 assert intercept[i] == pytest.approx(member.intercept_, rel=1e-8, abs=1e-9)
                 assert np.count_nonzero(coef[i]) == len(S)
@@ -39,9 +52,14 @@ def test_members_equal_bagging_of_linear_regression(seed):
 
 def test_every_solver_equals_linear_regression(seed):
     """All rows, drawn rows, too few rows; weights; dense, sparse, single precision: one answer."""
-    weights, features = np.random.default_rng(seed).uniform(0.2, 3.0, 60), draw(24, 8, seed=seed, size=10)
+    weights, features = (
+        np.random.default_rng(seed).uniform(0.2, 3.0, 60),
+        draw(24, 8, seed=seed, size=10),
+    )
     convert = {"dense": np.asarray, "csr": sp.csr_array, "csc": sp.csc_array, "float32": np.float32}
-    for kind, rows, weight, fit_intercept in product(convert, [None, 35, 8], [None, weights], [True, False]):
+    for kind, rows, weight, fit_intercept in product(
+        convert, [None, 35, 8], [None, weights], [True, False]
+    ):
         X, y = random_problem(seed)
         given = convert[kind](np.where(np.abs(X) < 0.8, 0.0, X))
         X = given.toarray() if sp.issparse(given) else given.astype(np.float64)
@@ -75,8 +93,12 @@ def test_several_targets_are_solved_as_each_alone(seed):
 
 
 def test_every_size_and_number_of_targets(seed):
-    """Up to three tiles of eight columns and a bit: targets have tiles of their own, half ones, or share one."""
-    features = Subsets.from_lists([np.random.default_rng((seed, m)).permutation(27)[:m] for m in range(1, 28)], 27)
+    """Up to three tiles of eight columns and a bit: targets have tiles of their own, half ones, or
+    share one.
+    """
+    features = Subsets.from_lists(
+        [np.random.default_rng((seed, m)).permutation(27)[:m] for m in range(1, 28)], 27
+    )
     for solver, q in product(["gram", "member_gram"], [1, 2, 3, 4, 6]):
         with case(solver, q):
             X, Y = random_problem(seed, n=70, p=27, q=q)
@@ -85,8 +107,12 @@ def test_every_size_and_number_of_targets(seed):
             for i, S in enumerate(features):
                 oracle = LinearRegression().fit(X[:, S], Y)
                 here = slice(features.indptr[i], features.indptr[i + 1])
-                np.testing.assert_allclose(solution.values[here], oracle.coef_.T, rtol=1e-9, atol=1e-10)
-                np.testing.assert_allclose(solution.intercepts[i], oracle.intercept_, rtol=1e-9, atol=1e-10)
+                np.testing.assert_allclose(
+                    solution.values[here], oracle.coef_.T, rtol=1e-9, atol=1e-10
+                )
+                np.testing.assert_allclose(
+                    solution.intercepts[i], oracle.intercept_, rtol=1e-9, atol=1e-10
+                )
 
 
 def test_zero_weight_equals_a_dropped_row(seed):
@@ -100,7 +126,9 @@ def test_zero_weight_equals_a_dropped_row(seed):
 
 
 def test_certified_digits():
-    for (name, least), solver in product({"Norris": 10, "NoInt1": 10, "Longley": 9, "Wampler1": 9}.items(), ASKED_FOR):
+    for (name, least), solver in product(
+        {"Norris": 10, "NoInt1": 10, "Longley": 9, "Wampler1": 9}.items(), ASKED_FOR
+    ):
         with case(name, solver):
             assert digits(nist(name), by_olsen(nist(name), solver)) >= least
 
@@ -112,7 +140,9 @@ def test_dependent_columns_get_the_minimum_norm_solution(seed):
     X = np.column_stack([base, base[:, 0], base[:, 1] + base[:, 2], np.zeros(40), np.full(40, 7.3)])
     for solver, fit_intercept in product(ASKED_FOR, [True, False]):
         with case(solver, fit_intercept):
-            coef, intercept = member_coefficients(X, y, [range(9)], fit_intercept=fit_intercept, solver=solver)
+            coef, intercept = member_coefficients(
+                X, y, [range(9)], fit_intercept=fit_intercept, solver=solver
+            )
             centre, level = (X.mean(axis=0), y.mean()) if fit_intercept else (np.zeros(9), 0.0)
             Z = np.where(np.abs(X - centre) > 1e-12, X - centre, 0.0)
             expected = np.linalg.pinv(Z, rcond=1e-11) @ (y - level)
@@ -121,7 +151,9 @@ def test_dependent_columns_get_the_minimum_norm_solution(seed):
 
 
 def test_ill_conditioned_members_are_as_accurate_as_qr(seed):
-    """A consistent system with a known answer: a backward stable method errs by a small multiple of eps * condition."""
+    """A consistent system with a known answer: a backward stable method errs by a small multiple of
+    eps * condition.
+    """
     for solver, log_condition in product(ASKED_FOR, [2, 5, 8, 10, 12]):
         with case(solver, log_condition):
             rng = np.random.default_rng(seed)
@@ -129,7 +161,9 @@ def test_ill_conditioned_members_are_as_accurate_as_qr(seed):
             X, b = (U * np.logspace(0, -log_condition, 15)) @ V.T, rng.standard_normal(15)
             coef, _ = member_coefficients(X, X @ b, [range(15)], fit_intercept=False, solver=solver)
             gram_trusted = 1e-8  # what six trusted digits of a squared pivot leave
-            assert relative_error(coef[0], b) < max(gram_trusted, 200 * np.finfo(float).eps * 10.0**log_condition)
+            assert relative_error(coef[0], b) < max(
+                gram_trusted, 200 * np.finfo(float).eps * 10.0**log_condition
+            )
 
 
 def test_units_of_columns_do_not_matter(seed):
@@ -137,7 +171,10 @@ def test_units_of_columns_do_not_matter(seed):
     for solver, fit_intercept in product(ASKED_FOR, [True, False]):
         with case(solver, fit_intercept):
             how = {"fit_intercept": fit_intercept, "solver": solver}
-            plain, scaled = (member_coefficients(Z, y, [range(17), range(0, 17, 2)], **how) for Z in (X, X * scale))
+            plain, scaled = (
+                member_coefficients(Z, y, [range(17), range(0, 17, 2)], **how)
+                for Z in (X, X * scale)
+            )
             np.testing.assert_allclose(scaled[0] * scale, plain[0], rtol=1e-8, atol=1e-12)
             np.testing.assert_allclose(scaled[1], plain[1], rtol=1e-8, atol=1e-9)
 
@@ -154,7 +191,9 @@ def test_far_away_means_do_not_cost_digits(seed):
     X = np.repeat(X[:6, :8], 4, axis=0)
     for solver in ("auto", "gram", "orthogonal"):
         with case(solver):
-            near, far = (member_coefficients(Z, y[:24], [range(8)], solver=solver)[0] for Z in (X, X + 1e4))
+            near, far = (
+                member_coefficients(Z, y[:24], [range(8)], solver=solver)[0] for Z in (X, X + 1e4)
+            )
             np.testing.assert_allclose(far, near, rtol=1e-6, atol=1e-7)
 
 
@@ -162,7 +201,10 @@ def test_fallbacks_are_counted_and_only_where_needed(seed):
     X, y = random_problem(seed)
     X[:, 1] = X[:, 0] + 1e-7 * X[:, 1]  # not dependent, and too near to be refined
     subsets = Subsets.from_lists([[0, 1, 2], [0, 2, 3], [1, 5], [0, 1]], X.shape[1])
-    found = {name: solve(RowData(X, y[:, None]), subsets, None, solver=name) for name in ("gram", "member_gram")}
+    found = {
+        name: solve(RowData(X, y[:, None]), subsets, None, solver=name)
+        for name in ("gram", "member_gram")
+    }
     for name, solution in found.items():
         np.testing.assert_array_equal(solution.refitted, [True, False, False, True], name)
     assert not solve(RowData(X, y[:, None]), subsets, None, solver="orthogonal").refitted.any()
@@ -176,7 +218,9 @@ def test_members_of_both_kinds_in_one_batch(seed):
     for i, S in enumerate(columns[:4]):
         oracle = LinearRegression(tol=1e-13).fit(X[:, list(S)], y)
         assert relative_error(coef[i, list(S)], oracle.coef_) < 1e-9
-    np.testing.assert_allclose(X @ coef[[1, 3]].T + intercept[[1, 3]], np.tile(y[:, None], 2), atol=1e-9)
+    np.testing.assert_allclose(
+        X @ coef[[1, 3]].T + intercept[[1, 3]], np.tile(y[:, None], 2), atol=1e-9
+    )
     assert not coef[4].any() and intercept[4] == pytest.approx(y.mean())
 
 

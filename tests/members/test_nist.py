@@ -1,4 +1,6 @@
-"""Digits on problems with certified answers: at or above LAPACK's QR, whatever the order of the rows."""
+"""Digits on problems with certified answers: at or above LAPACK's QR, whatever the order of the
+rows.
+"""
 
 from fractions import Fraction
 from itertools import product
@@ -30,7 +32,10 @@ def test_our_certificates_agree_with_those_of_nist():
 
 def test_certificates_solve_the_normal_equations():
     for problem in OURS[::7]:
-        A = [[Fraction(1)] * problem.intercept + [Fraction(v) for v in row] for row in problem.X.tolist()]
+        A = [
+            [Fraction(1)] * problem.intercept + [Fraction(v) for v in row]
+            for row in problem.X.tolist()
+        ]
         fits = [sum(map(Fraction.__mul__, row, problem.exact)) for row in A]
         left = [Fraction(t) - fit for t, fit in zip(problem.y.tolist(), fits, strict=True)]
         for column in zip(*A, strict=True):
@@ -48,10 +53,15 @@ def test_digits_are_counted_as_nist_counts_them():
 
 @pytest.mark.skipif(not EXTENDED, reason="refinement needs a long double wider than double")
 def test_digits_at_or_above_lapack(seed):
-    """Row by row of the table: every order of the rows is another draw of both programs' rounding; none is below."""
+    """Row by row of the table: every order of the rows is another draw of both programs' rounding;
+    none is below.
+    """
     for problem, solver in product([*CERTIFIED, *OURS, drawn(seed)], ["auto", "orthogonal"]):
         for here in orders(problem):
-            assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here)), (problem.name, solver)
+            assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here)), (
+                problem.name,
+                solver,
+            )
 
 
 def test_trusted_gram_matrices_cost_five_digits_at_most():
@@ -61,4 +71,6 @@ def test_trusted_gram_matrices_cost_five_digits_at_most():
         assert digits(problem, by_olsen(problem, "gram")) >= least, problem.name
         how = {"fit_intercept": problem.intercept, "solver": "gram"}
         coef, intercept = member_coefficients(problem.X, problem.y, [range(p)], [range(n)], **how)
-        assert digits(problem, np.r_[intercept, coef[0]] if problem.intercept else coef[0]) >= least, problem.name
+        assert (
+            digits(problem, np.r_[intercept, coef[0]] if problem.intercept else coef[0]) >= least
+        ), problem.name

@@ -25,7 +25,9 @@ def problem_of(seed, n, p, *, rows=None, fit_intercept=True, weighted=False, q=2
     weight = rng.uniform(0.3, 2.0, n) if weighted else None
     chosen, order = None if rows is None else np.sort(rng.permutation(n)[:rows]), rng.permutation(p)
     if chosen is not None:
-        X[chosen, order[2]] = 0.7  # a column that is constant on the rows of the member, not on others
+        X[chosen, order[2]] = (
+            0.7  # a column that is constant on the rows of the member, not on others
+        )
     return RowData(X, Y, weight, fit_intercept), chosen, order
 
 
@@ -38,9 +40,14 @@ def refit_without_each_row(problem, columns, rows):
         kept = [given[given != row]]
         for t in range(q):
             coef, intercept = member_coefficients(
-                problem.X, problem.Y[:, t], [columns], kept,
-                sample_weight=problem.weight, fit_intercept=problem.fit_intercept, solver="orthogonal",
-            )  # fmt: skip
+                problem.X,
+                problem.Y[:, t],
+                [columns],
+                kept,
+                sample_weight=problem.weight,
+                fit_intercept=problem.fit_intercept,
+                solver="orthogonal",
+            )
             out[row, t] = problem.Y[row, t] - problem.X[row] @ coef[0] - intercept[0]
     return out
 
@@ -58,20 +65,29 @@ def test_leave_one_out_of_every_size_equals_refits(seed):
         expected = [refit_without_each_row(problem, order[:size], rows) for size in sizes]
         for shared, own in product((True, False), (rows, None)):  # rows of one member, or of all
             data = PathData.from_problem(problem, shared=shared, rows=rows if own is None else None)
-            np.testing.assert_allclose(prefix_residuals(data, order, sizes, own), expected, rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(
+                prefix_residuals(data, order, sizes, own), expected, rtol=1e-8, atol=1e-8
+            )
 
 
 def test_coefficients_of_every_size_equal_members(seed):
     sizes = np.array([1, 3, 8, 12])
     for problem, rows, order in every_case(seed):
-        data, at = PathData.from_problem(problem, shared=rows is None), np.eye(problem.shape[1] + 1)[:, 1:]
+        data, at = (
+            PathData.from_problem(problem, shared=rows is None),
+            np.eye(problem.shape[1] + 1)[:, 1:],
+        )
         found = prefix_predictions(data, at, order, sizes, rows)
         found = found[:, 1:] - found[:, :1]
         for (s, size), t in product(enumerate(sizes), range(2)):
             coef, _ = member_coefficients(
-                problem.X, problem.Y[:, t], [order[:size]], None if rows is None else [rows],
-                sample_weight=problem.weight, fit_intercept=problem.fit_intercept,
-            )  # fmt: skip
+                problem.X,
+                problem.Y[:, t],
+                [order[:size]],
+                None if rows is None else [rows],
+                sample_weight=problem.weight,
+                fit_intercept=problem.fit_intercept,
+            )
             np.testing.assert_allclose(found[s, :, t], coef[0], rtol=1e-8, atol=1e-9)
 
 
@@ -84,23 +100,32 @@ def test_columns_that_add_no_rank_change_nothing(seed):
     Y = rng.standard_normal((30, 1))
     dependent = np.column_stack([base[:, 0], np.full(30, 2.0), base[:, 1] - 3 * base[:, 2]])
     whole = RowData(np.column_stack([base, dependent]), Y)
-    order = np.array([0, 6, 1, 7, 2, 8, 3, 4, 5])  # every dependent column after those it depends on
+    order = np.array(
+        [0, 6, 1, 7, 2, 8, 3, 4, 5]
+    )  # every dependent column after those it depends on
     found = prefix_residuals(PathData.from_problem(whole), order, np.arange(1, 10))
     plain = prefix_residuals(PathData.from_problem(RowData(base, Y)), np.arange(6), np.arange(1, 7))
     np.testing.assert_allclose(found, plain[[0, 0, 1, 1, 2, 2, 3, 4, 5]], atol=1e-8)
 
 
 def test_nearly_collinear_columns_and_exactly_fitted_rows(seed):
-    """The former are as accurate as refits; a column that is nonzero in one row only makes that row's leverage one."""
+    """The former are as accurate as refits; a column that is nonzero in one row only makes that
+    row's leverage one.
+    """
     problem, _, order = problem_of(seed, 40, 10)
     problem.X[:, 4] = problem.X[:, 3] + 1e-6 * problem.X[:, 4]
     sizes = np.array([5, 10])
     expected = [refit_without_each_row(problem, order[:size], None) for size in sizes]
     np.testing.assert_allclose(
-        prefix_residuals(PathData.from_problem(problem), order, sizes), expected, rtol=1e-7, atol=1e-7
+        prefix_residuals(PathData.from_problem(problem), order, sizes),
+        expected,
+        rtol=1e-7,
+        atol=1e-7,
     )
     problem, _, _ = problem_of(seed, 40, 10)
     problem.X[:, 3] = np.arange(40) == 7
-    found = prefix_residuals(PathData.from_problem(problem), np.arange(10), np.array([1, 2, 3, 4, 5]))
+    found = prefix_residuals(
+        PathData.from_problem(problem), np.arange(10), np.array([1, 2, 3, 4, 5])
+    )
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[3, 7], found[2, 7])

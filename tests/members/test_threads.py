@@ -1,4 +1,6 @@
-"""Threads: chunks in order, helpers that come and go, BLAS held as asked, and what interrupts and endings do."""
+"""Threads: chunks in order, helpers that come and go, BLAS held as asked, and what interrupts and
+endings do.
+"""
 
 import os
 import signal
@@ -20,7 +22,9 @@ SECONDS = 60  # for what should come at once
 
 
 def blas_threads():
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+    return {
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    }
 
 
 def first_items(n_threads, n_items=6):
@@ -34,7 +38,10 @@ def test_results_come_in_order_and_progress_grows_whatever_the_threads():
     for n_threads in (1, 2, 5):
         told, expected = [], [(start, min(start + 3, 20)) for start in range(0, 20, 3)]
         report = lambda done, told=told: told.append((done, threading.get_ident()))  # noqa: E731
-        assert Threads(n_threads, report)(lambda a, b: time.sleep(0.001) or (a, b), 20, chunk=3) == expected
+        assert (
+            Threads(n_threads, report)(lambda a, b: time.sleep(0.001) or (a, b), 20, chunk=3)
+            == expected
+        )
         numbers = [done for done, _ in told]
         assert numbers == sorted(set(numbers)) and numbers[-1] == 20
         assert {caller for _, caller in told} == {threading.get_ident()}
@@ -91,9 +98,13 @@ def test_after_an_error_no_chunk_is_begun():
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to a thread")
 def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended():
-    """Whether the calling thread has a chunk of its own at the time, or has finished and waits for others."""
+    """Whether the calling thread has a chunk of its own at the time, or has finished and waits for
+    others.
+    """
     main = threading.get_ident()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # which a job in the background ignores
     for while_waiting in (False, True):
         at_work, ended = threading.Event(), []
 
@@ -114,7 +125,9 @@ def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended():
             with case(while_waiting), pytest.raises(KeyboardInterrupt):
                 Threads(2)(work, 2 if while_waiting else 50, chunk=1)
         finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler if not while_waiting else before)
+            signal.signal(
+                signal.SIGINT, signal.default_int_handler if not while_waiting else before
+            )
         assert len(ended) == 1 and first_items(2) == list(range(6))
 
 
@@ -159,7 +172,9 @@ def test_threads_at_the_end_of_the_main_one_and_in_spawned_children(tmp_path):
     """
     script = tmp_path / "ending.py"
     script.write_text(ENDING)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=10 * SECONDS)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=10 * SECONDS
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "finished\nlate\n", "")
 
 
@@ -196,7 +211,9 @@ def test_a_value_in_the_making_holds_nothing_up_not_even_in_a_forked_child():
 
     with ThreadPoolExecutor(2) as pool:
         slow = pool.submit(lambda: Lazy().value)
-        assert begun.wait(SECONDS) and pool.submit(lambda: Lazy("x").value).result(timeout=SECONDS / 2)
+        assert begun.wait(SECONDS) and pool.submit(lambda: Lazy("x").value).result(
+            timeout=SECONDS / 2
+        )
         assert not slow.done()  # a fork here would keep a lock that nobody gives back
         go.set()
 
@@ -233,7 +250,10 @@ def two():
 
 def test_limits_of_ours_count_from_the_latest_and_leave_nothing_behind(two):
     """Of two in threads the one that came first goes first; what it found is restored by the last."""
-    first, second = Context(one_blas_thread, here=False).enter(), Context(one_blas_thread, here=False).enter()
+    first, second = (
+        Context(one_blas_thread, here=False).enter(),
+        Context(one_blas_thread, here=False).enter(),
+    )
     first.leave()
     assert blas_threads() == {1}
     second.leave()
@@ -271,10 +291,17 @@ def test_fits_from_several_threads_at_once_agree_and_leave_the_number_of_threads
     """Each has settings of its own; a fit alone with one thread is the same up to rounding."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 30))
-    y, settings = X.sum(axis=1) + rng.standard_normal(300), [{}, {"max_samples": 0.5}, {"solver": "masked_cg"}]
+    y, settings = (
+        X.sum(axis=1) + rng.standard_normal(300),
+        [{}, {"max_samples": 0.5}, {"solver": "masked_cg"}],
+    )
 
     def fit(i, n_jobs=None):
-        return OLSEnsembleRegressor(40, random_state=0, n_jobs=n_jobs or 1 + i % 4, **settings[i % 3]).fit(X, y).coef_
+        return (
+            OLSEnsembleRegressor(40, random_state=0, n_jobs=n_jobs or 1 + i % 4, **settings[i % 3])
+            .fit(X, y)
+            .coef_
+        )
 
     alone = [fit(i, n_jobs=1) for i in range(3)]
     assert blas_threads() == {2}

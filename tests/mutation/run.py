@@ -1,8 +1,9 @@
 """How much the tests notice: small random changes of the source, and the share that no test minds.
 
-``python tests/mutation/run.py --mutants 100 --seed 0`` changes a copy of the source at one place after the other and
-runs the tests of its package, cheapest first. What survives meets a wider set. A survivor is not yet a gap: read it.
-With ``--jobs N`` so many mutants are judged at once, each in a copy of the source of its own.
+``python tests/mutation/run.py --mutants 100 --seed 0`` changes a copy of the source at one place
+after the other and runs the tests of its package, cheapest first. What survives meets a wider set.
+A survivor is not yet a gap: read it. With ``--jobs N`` so many mutants are judged at once, each in
+a copy of the source of its own.
 """
 
 from __future__ import annotations
@@ -28,29 +29,58 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("_members", "_tuning", "_adaptive", "_estimators")
-SPEED_ONLY = {"check_finite", "copy", "optimize", "overwrite_a", "overwrite_b"}  # arguments that change no result
+SPEED_ONLY = {
+    "check_finite",
+    "copy",
+    "optimize",
+    "overwrite_a",
+    "overwrite_b",
+}  # arguments that change no result
 
-COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+COMPARISONS = {
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+}
 OTHER = {"max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum"}
-ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
+ARITHMETIC: dict[type[ast.operator], str] = {
+    ast.Add: "-",
+    ast.Sub: "+",
+    ast.Mult: "/",
+    ast.Div: "*",
+}
 
-# The beginning of a path -> tests, cheapest first, and those that a survivor meets after them; the longest counts.
+# The beginning of a path -> tests, cheapest first, and those that a survivor meets after them; the
+# longest counts.
 TESTS = {
     "_members": ("members ensemble", "formulas_of_a_fit path trust fuzz nist uncertainty"),
     "_members/cg": ("masked_cg ensemble", "formulas_of_a_fit arrays trust fuzz"),
     "_members/masked_cg": ("masked_cg ensemble", "formulas_of_a_fit arrays trust fuzz"),
     "_members/on_device": ("arrays members", "formulas_of_a_fit on_device fuzz"),
-    "_members/path": ("path dependent ensemble tuning", "formulas_of_a_fit trust fuzz uncertainty tuning"),
+    "_members/path": (
+        "path dependent ensemble tuning",
+        "formulas_of_a_fit trust fuzz uncertainty tuning",
+    ),
     "_members/jackknife": ("path ensemble uncertainty", "formulas_of_a_fit trust fuzz uncertainty"),
-    "_tuning": ("schemes goldens tuning", "formulas_of_a_fit blocks repeated_calls trust contract tuning"),
-    "_tuning/moment_curves": ("on_device blocks goldens", "formulas_of_a_fit arrays contract tuning"),
+    "_tuning": (
+        "schemes goldens tuning",
+        "formulas_of_a_fit blocks repeated_calls trust contract tuning",
+    ),
+    "_tuning/moment_curves": (
+        "on_device blocks goldens",
+        "formulas_of_a_fit arrays contract tuning",
+    ),
     "_adaptive": ("schemes goldens two_models", "tuning formulas_of_a_fit trust contract"),
     "_estimators": (
         "bad_input repeated_calls ensemble tuning uncertainty",
         "formulas_of_a_fit trust contract uncertainty determinantal blocks pipelines summaries",
     ),
 }
-FAST = "not every_criterion and not coverage_of_new and not spread_over and not soil"  # simulations wait
+# simulations wait
+FAST = "not every_criterion and not coverage_of_new and not spread_over and not soil"
 
 
 @dataclass(frozen=True)
@@ -67,7 +97,9 @@ class Mutant:
 
 
 class Places:
-    """All mutants of one file. Messages, assertions (they are for the type checker) and type hints are left alone."""
+    """All mutants of one file. Messages, assertions (they are for the type checker) and type hints
+    are left alone.
+    """
 
     def __init__(self, path: str, text: str) -> None:
         self.path, self.text, self.lines = path, text, text.splitlines(keepends=True)
@@ -76,7 +108,9 @@ class Places:
     def span(self, node: Any) -> tuple[int, int]:
         """Positions of a node in the text; columns of a syntax tree count bytes."""
         ends = ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
-        start, stop = (self.offsets[i - 1] + len(self.lines[i - 1].encode()[:j].decode()) for i, j in ends)
+        start, stop = (
+            self.offsets[i - 1] + len(self.lines[i - 1].encode()[:j].decode()) for i, j in ends
+        )
         return start, stop
 
     def mutant(self, line: int, kind: str, start: int, stop: int, after: str) -> Mutant:
@@ -110,7 +144,9 @@ class Places:
                 yield self.between(node.left, node.right, "arithmetic", ARITHMETIC[type(node.op)])
             case ast.BoolOp():
                 for left, right in itertools.pairwise(node.values):
-                    yield self.between(left, right, "and / or", "or" if isinstance(node.op, ast.And) else "and")
+                    yield self.between(
+                        left, right, "and / or", "or" if isinstance(node.op, ast.And) else "and"
+                    )
             case ast.UnaryOp(op=ast.Not()):
                 yield self.instead(node, "not removed", f"({ast.unparse(node.operand)})")
             case ast.Constant(value=bool()):
@@ -118,10 +154,14 @@ class Places:
             case ast.Constant(value=int() | float()):
                 yield self.instead(node, "constant", repr(node.value + 1))
             case ast.If() | ast.IfExp():
-                yield self.instead(node.test, "condition negated", f"(not ({ast.unparse(node.test)}))")
+                yield self.instead(
+                    node.test, "condition negated", f"(not ({ast.unparse(node.test)}))"
+                )
             case ast.Slice():
                 for bound in (node.lower, node.upper):
-                    if bound is not None and not isinstance(bound, ast.Constant):  # constants have their own mutant
+                    if bound is not None and not isinstance(
+                        bound, ast.Constant
+                    ):  # constants have their own mutant
                         yield self.instead(bound, "slice bound", f"({ast.unparse(bound)}) + 1")
             case ast.Call() if (name := called(node)) in OTHER and not is_message(node):
                 stop = self.span(node.func)[1]  # the last word of what is called
@@ -146,12 +186,18 @@ def is_message(node: ast.AST) -> bool:
 
 
 def parts(node: ast.AST) -> list[Any]:
-    """What is changed below a node: neither decorators nor type hints nor arguments that change no result."""
+    """What is changed below a node: neither decorators nor type hints nor arguments that change no
+    result.
+    """
     match node:
         case ast.Raise() | ast.Assert() | ast.JoinedStr():
             return []
         case ast.FunctionDef():
-            return [part for part in (*node.args.defaults, *node.args.kw_defaults, *node.body) if part is not None]
+            return [
+                part
+                for part in (*node.args.defaults, *node.args.kw_defaults, *node.body)
+                if part is not None
+            ]
         case ast.ClassDef():
             return list(node.body)
         case ast.AnnAssign():
@@ -189,18 +235,26 @@ def run_tests(folder: Path, files: list[str], wide: bool, limit: float) -> tuple
     command = [sys.executable, "-m", "pytest", *options, *([] if wide else ["-k", FAST]), *files]
     environment = {**os.environ, "PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"}
     try:
-        process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit)
+        process = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
+        )
     except subprocess.TimeoutExpired:
         return "timeout", ""
     output = process.stdout + process.stderr
     if process.returncode not in (0, 1, 2):  # 2: the mutant cannot even be imported
         raise SystemExit(f"pytest could not run {' '.join(files)}:\n{output[-2000:]}")
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return ("passed", "") if process.returncode == 0 else ("failed", " ".join(failed[:1])[:160] or output[-160:])
+    return (
+        ("passed", "")
+        if process.returncode == 0
+        else ("failed", " ".join(failed[:1])[:160] or output[-160:])
+    )
 
 
 def judge(mutant: Mutant, folders: SimpleQueue[Path], limit: float) -> dict[str, object]:
-    """Change a free copy, run the tests of its package, the wider set where none failed, and change it back."""
+    """Change a free copy, run the tests of its package, the wider set where none failed, and change
+    it back.
+    """
     folder = folders.get()
     target, began = folder / "olsen" / mutant.path, time.perf_counter()
     whole = target.read_text()
@@ -212,7 +266,10 @@ def judge(mutant: Mutant, folders: SimpleQueue[Path], limit: float) -> dict[str,
     finally:
         target.write_text(whole)
         folders.put(folder)
-    verdict, seconds = "survived" if outcome == "passed" else "killed", round(time.perf_counter() - began, 1)
+    verdict, seconds = (
+        "survived" if outcome == "passed" else "killed",
+        round(time.perf_counter() - began, 1),
+    )
     return {**asdict(mutant), "verdict": verdict, "by": test or outcome, "seconds": seconds}
 
 
@@ -222,7 +279,12 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="mutants at once, with a core each")
-    parser.add_argument("--limit", type=float, default=240, help="seconds of the first tests; longer ones are killed")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=240,
+        help="seconds of the first tests; longer ones are killed",
+    )
     parser.add_argument("--out", type=Path, help="file of results, one JSON object a line")
     given = parser.parse_args()
     source = ROOT / "src" / "olsen"
@@ -238,8 +300,13 @@ def main() -> int:
         results = pool.map(lambda mutant: judge(mutant, folders, given.limit), drawn)
         for number, (mutant, result) in enumerate(zip(drawn, results, strict=True), 1):
             counts[mutant.path.split("/")[0], str(result["verdict"])] += 1
-            shown = f"{mutant.path}:{mutant.line} {mutant.kind}: {mutant.before!r} -> {mutant.after!r}"
-            print(f"{number} {result['verdict']} {result['seconds']} s {shown} [{result['by']}]", flush=True)
+            shown = (
+                f"{mutant.path}:{mutant.line} {mutant.kind}: {mutant.before!r} -> {mutant.after!r}"
+            )
+            print(
+                f"{number} {result['verdict']} {result['seconds']} s {shown} [{result['by']}]",
+                flush=True,
+            )
             if given.out is not None:
                 with given.out.open("a") as file:
                     file.write(json.dumps(result) + "\n")

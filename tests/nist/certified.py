@@ -1,9 +1,11 @@
-"""Least-squares problems whose exact answer is known: NIST's sets, and as many of our own in their image.
+"""Least-squares problems whose exact answer is known: NIST's sets, and as many of our own in their
+image.
 
-NIST certifies fifteen digits. Ours are certified by rational arithmetic: entries of X and y are binary fractions, so
-the normal equations are solved in integers, without any rounding. The families follow what makes NIST's sets hard:
-polynomials (Wampler, Filip), trends that run together (Longley), numbers far from zero (NumAcc, Lottery), group means
-far from zero (SmLs), columns in different units, nearly dependent columns, and easy ones that must not be spoilt.
+NIST certifies fifteen digits. Ours are certified by rational arithmetic: entries of X and y are
+binary fractions, so the normal equations are solved in integers, without any rounding. The families
+follow what makes NIST's sets hard: polynomials (Wampler, Filip), trends that run together
+(Longley), numbers far from zero (NumAcc, Lottery), group means far from zero (SmLs), columns in
+different units, nearly dependent columns, and easy ones that must not be spoilt.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Certified:
-    """Data as they are given to a solver, and the exact coefficients, the intercept first if there is one."""
+    """Data as they are given to a solver, and the exact coefficients, the intercept first if there
+    is one.
+    """
 
     name: str
     X: Array
@@ -86,7 +90,10 @@ def _solve_integers(rows: list[list[int]]) -> list[Fraction]:
             raise ValueError("the columns of a certified problem must be independent")
         for i in range(k + 1, m):
             head = rows[i][k]
-            rows[i] = [(rows[k][k] * a - head * b) // previous for a, b in zip(rows[i], rows[k], strict=True)]
+            rows[i] = [
+                (rows[k][k] * a - head * b) // previous
+                for a, b in zip(rows[i], rows[k], strict=True)
+            ]
         previous = rows[k][k]
     solution = [Fraction(0)] * m
     for k in reversed(range(m)):
@@ -96,10 +103,16 @@ def _solve_integers(rows: list[list[int]]) -> list[Fraction]:
 
 
 def polynomial(degree: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:
-    """Wampler's design: powers of 0 to 20, all coefficients one, plus whole noise of a size that grows as his did."""
+    """Wampler's design: powers of 0 to 20, all coefficients one, plus whole noise of a size that
+    grows as his did.
+    """
     x = np.arange(21.0)
     X = x[:, None] ** np.arange(1, degree + 1)
-    return X, 1 + X.sum(axis=1) + np.round(rng.standard_normal(21) * 10.0 ** rng.integers(0, 4)), True
+    return (
+        X,
+        1 + X.sum(axis=1) + np.round(rng.standard_normal(21) * 10.0 ** rng.integers(0, 4)),
+        True,
+    )
 
 
 def exact_polynomial(degree: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:
@@ -116,15 +129,25 @@ def far_polynomial(degree: int, rng: np.random.Generator) -> tuple[Array, Array,
 
 def unit_polynomial(degree: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:
     """Powers on [0, 1), the constant among the columns: nearly a Hilbert matrix."""
-    return (np.arange(31.0) / 32)[:, None] ** np.arange(degree + 1), np.round(rng.standard_normal(31), 3), False
+    return (
+        (np.arange(31.0) / 32)[:, None] ** np.arange(degree + 1),
+        np.round(rng.standard_normal(31), 3),
+        False,
+    )
 
 
 def trends(grade: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:
-    """Longley's: whole series that rise with the year, closer to each other by a digit with every grade."""
+    """Longley's: whole series that rise with the year, closer to each other by a digit with every
+    grade.
+    """
     year = np.arange(1947.0, 1963.0)
     noise = 10.0 ** (6 - grade) * rng.standard_normal((16, 4))
     series = np.round(1000 * (year[:, None] - 1900) * np.array([3, 5, 7, 11]) + noise)
-    return np.column_stack([series, year]), np.round(60_000 + 500 * (year - 1947) + 300 * rng.standard_normal(16)), True
+    return (
+        np.column_stack([series, year]),
+        np.round(60_000 + 500 * (year - 1947) + 300 * rng.standard_normal(16)),
+        True,
+    )
 
 
 def offsets(grade: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:
@@ -145,7 +168,11 @@ def groups(grade: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:
     """SmLs: group means that differ by tenths on top of 10**grade."""
     group = np.repeat(np.arange(5), 9)
     noise = np.where(np.arange(45) % 2 == 1, 0.05, -0.05)
-    return (group[:, None] == np.arange(1, 5)).astype(float), 10.0**grade + 0.2 + 0.1 * group + noise, True
+    return (
+        (group[:, None] == np.arange(1, 5)).astype(float),
+        10.0**grade + 0.2 + 0.1 * group + noise,
+        True,
+    )
 
 
 def units(size: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:

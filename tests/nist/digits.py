@@ -1,6 +1,7 @@
 """Correct digits of olsen and of LAPACK on problems whose exact answer is known.
 
-``python tests/nist/digits.py --out digits.md`` writes the table; ``tests/members/test_nist.py`` holds its claims.
+``python tests/nist/digits.py --out digits.md`` writes the table; ``tests/members/test_nist.py``
+holds its claims.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from nist.certified import SETS, Certified, generated, nist
 
 MOST = 15.0  # what NIST certifies; the last bit of a double is beyond
-ORDERS = 3  # the order given and two others: rounding differs from order to order, the exact answer does not
+# the order given and two others: rounding differs from order to order, the exact answer does not
+ORDERS = 3
 
 
 def digits(problem: Certified, coefficients: NDArray[np.float64]) -> float:
@@ -39,7 +41,9 @@ def digits(problem: Certified, coefficients: NDArray[np.float64]) -> float:
 def by_olsen(problem: Certified, solver: str = "auto") -> NDArray[np.float64]:
     """One member with all columns: plain least squares, through the public door."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="members have .* columns")  # few rows are the nature of these sets
+        warnings.filterwarnings(
+            "ignore", message="members have .* columns"
+        )  # few rows are the nature of these sets
         model = OLSEnsembleRegressor(1, 1.0, fit_intercept=problem.intercept, solver=solver)
         model.fit(problem.X, problem.y)
     return np.r_[model.intercept_, model.coef_] if problem.intercept else model.coef_
@@ -66,14 +70,22 @@ def all_problems() -> list[Certified]:
 
 
 def table() -> str:
-    """Digits by set, the rows as given, in Markdown; the worst of three orders of the rows in brackets."""
-    lines = ["| set | rows x columns | olsen, auto | olsen, orthogonal | LAPACK dgels |", "|---|---|---|---|---|"]
+    """Digits by set, the rows as given, in Markdown; the worst of three orders of the rows in
+    brackets.
+    """
+    lines = [
+        "| set | rows x columns | olsen, auto | olsen, orthogonal | LAPACK dgels |",
+        "|---|---|---|---|---|",
+    ]
     for problem in all_problems():
         found = [
             [digits(p, by_olsen(p)), digits(p, by_olsen(p, "orthogonal")), digits(p, by_lapack(p))]
             for p in orders(problem)
         ]
-        cells = [f"{first:.1f} ({worst:.1f})" for first, worst in zip(found[0], np.min(found, axis=0), strict=True)]
+        cells = [
+            f"{first:.1f} ({worst:.1f})"
+            for first, worst in zip(found[0], np.min(found, axis=0), strict=True)
+        ]
         shape = f"{problem.X.shape[0]} x {problem.X.shape[1]}{' + 1' if problem.intercept else ''}"
         lines.append(f"| {problem.name} | {shape} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -1,10 +1,13 @@
-"""olsen in the shape of the estimators that scikit-learn's own tests ask for, through its public interface only.
+"""olsen in the shape of the estimators that scikit-learn's own tests ask for, through its public
+interface only.
 
-- ``LinearRegression``: an ensemble whose members hold all rows and all columns. Three of them, which are equal.
-- ``Ridge``: least squares on the system augmented by sqrt(alpha) times the identity, with targets of zero.
+- ``LinearRegression``: an ensemble whose members hold all rows and all columns. Three of them,
+  which are equal.
+- ``Ridge``: least squares on the system augmented by sqrt(alpha) times the identity, with targets
+  of zero.
 
-They have the parameters of scikit-learn's own, from which they derive. What a test asks for and olsen does not have
-ends that test as not applicable, with the reason.
+They have the parameters of scikit-learn's own, from which they derive. What a test asks for and
+olsen does not have ends that test as not applicable, with the reason.
 """
 
 import numpy as np
@@ -39,7 +42,11 @@ class LinearRegression(LinearRegressionThere):
         refuse(self.positive, "coefficients constrained to be positive")
         model = OLSEnsembleRegressor(3, 1.0, fit_intercept=self.fit_intercept, n_jobs=self.n_jobs)
         self.model_ = fitted(model, X, y, sample_weight)
-        self.coef_, self.intercept_, self.n_features_in_ = model.coef_, model.intercept_, model.n_features_in_
+        self.coef_, self.intercept_, self.n_features_in_ = (
+            model.coef_,
+            model.intercept_,
+            model.n_features_in_,
+        )
         return self
 
     def predict(self, X):
@@ -63,34 +70,48 @@ class Ridge(RidgeThere):
         else:
             kinds = {"accept_sparse": ["csr", "csc"], "dtype": [np.float64, np.float32]}
             X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **kinds)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        weight = (
+            None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        )
         Y = xp.astype(xp.reshape(y, (y.shape[0], -1)), X.dtype)
-        alphas = [float(alpha) for alpha in np.ravel(self.alpha)] if not follows else self._alphas_elsewhere()
+        alphas = (
+            [float(alpha) for alpha in np.ravel(self.alpha)]
+            if not follows
+            else self._alphas_elsewhere()
+        )
         if len(alphas) not in (1, Y.shape[1]):
             raise ValueError(
-                f"Number of targets and number of penalties do not correspond: {len(alphas)} != {Y.shape[1]}"
+                f"Number of targets and number of penalties do not correspond: {len(alphas)} !="
+                f" {Y.shape[1]}"
             )
         targets = [Y] if len(alphas) == 1 else [Y[:, t : t + 1] for t in range(Y.shape[1])]
         each = [
-            penalised(X, one, weight, alpha, self.fit_intercept) for one, alpha in zip(targets, alphas, strict=True)
+            penalised(X, one, weight, alpha, self.fit_intercept)
+            for one, alpha in zip(targets, alphas, strict=True)
         ]
         coef, intercept = (xp.concat(parts) for parts in zip(*each, strict=True))
         one = Y.shape[1] == 1 and (y.ndim == 1 or not follows)
         self.coef_ = coef[0, :] if one else coef
-        self.intercept_ = (intercept[0] if y.ndim == 1 else intercept) if self.fit_intercept else 0.0
+        self.intercept_ = (
+            (intercept[0] if y.ndim == 1 else intercept) if self.fit_intercept else 0.0
+        )
         self.solver_ = self.solver
         return self
 
     def _alphas_elsewhere(self):
         one = isinstance(self.alpha, (int, float))
-        return [float(self.alpha)] if one else [float(self.alpha[t]) for t in range(self.alpha.shape[0])]
+        return (
+            [float(self.alpha)]
+            if one
+            else [float(self.alpha[t]) for t in range(self.alpha.shape[0])]
+        )
 
 
 def penalised(X, Y, weight, alpha, fit_intercept):
     """Coefficients (q, p) and intercepts (q,) of ridge regression as least squares of n + p rows.
 
-    The intercept carries no penalty: dense data are centred by their (weighted) means; sparse data, which centring
-    would make dense, get a column of ones that is zero in the rows of the penalty.
+    The intercept carries no penalty: dense data are centred by their (weighted) means; sparse data,
+    which centring would make dense, get a column of ones that is zero in the rows of the penalty.
     """
     xp, _ = get_namespace(X)
     if alpha == 0:
@@ -112,7 +133,9 @@ def penalised(X, Y, weight, alpha, fit_intercept):
     return (coef[:, :-1], coef[:, -1]) if ones else (coef, mean_y - coef @ mean_x)
 
 
-def ridge_regression(X, y, alpha, *, return_intercept=False, return_n_iter=False, positive=False, **options):
+def ridge_regression(
+    X, y, alpha, *, return_intercept=False, return_n_iter=False, positive=False, **options
+):
     """The function beside the class."""
     refuse(return_n_iter, "number of iterations of a solver of scikit-learn's")
     model = Ridge(alpha, fit_intercept=return_intercept, positive=positive)

@@ -1,8 +1,9 @@
-"""Tests of scikit-learn's that say nothing about olsen, as regular expressions on their names, each with its reason.
+"""Tests of scikit-learn's that say nothing about olsen, as regular expressions on their names, each
+with its reason.
 
-The list is checked from both sides by ``plugin.py``: a test that is not on it and fails, or that passes without fitting
-olsen at all, is an error; so is an entry that no test matches, or
-that matches a test which passes with olsen in it.
+The list is checked from both sides by ``plugin.py``: a test that is not on it and fails, or that
+passes without fitting olsen at all, is an error; so is an entry that no test matches, or that
+matches a test which passes with olsen in it.
 """
 
 INTERNALS = "private functions of scikit-learn are tested; nothing of ours is fitted"
@@ -13,12 +14,16 @@ REFUSALS = "asserts that one of scikit-learn's solvers refuses what it cannot do
 
 LISTED = {
     r"test_linear_regression": "its second half fits a single row; olsen asks for two at least",
-    r"test_inplace_data_preprocessing\[.*-None\]": "asserts that copy_X=False overwrites X; olsen never does",
+    r"test_inplace_data_preprocessing\[.*-None\]": (
+        "asserts that copy_X=False overwrites X; olsen never does"
+    ),
     r"test_(sparse_|csr_|dtype_)?preprocess_.*": INTERNALS,
     r"test_rescale_data.*": INTERNALS,
     r"test_fused_types_make_dataset.*": INTERNALS,
     r"test_predict_proba_lr_large_values": CLASSIFIER,
-    r"test_array_api_move_estimator_to": "asserts the words of an error, which olsen raises in its own",
+    r"test_array_api_move_estimator_to": (
+        "asserts the words of an error, which olsen raises in its own"
+    ),
     r"test_primal_dual_relationship": INTERNALS,
     r"test_X_CenterStackOp.*": INTERNALS,
     r"test_compute_(gram|covariance).*": INTERNALS,
@@ -28,7 +33,9 @@ LISTED = {
     r"test_n_iter": ITERATIONS,
     r"test_ridge_fit_intercept_sparse_sag.*": ITERATIONS,
     r"test_ridge_fit_intercept_sparse_error.*": REFUSALS,
-    r"test_ridge_regression_check_arguments_validity\[(sparse_cg|cholesky|lsqr|saga)-.*-True\]": REFUSALS,
+    r"test_ridge_regression_check_arguments_validity\[(sparse_cg|cholesky|lsqr|saga)-.*-True\]": (
+        REFUSALS
+    ),
     r"test_array_api_error_and_warnings_for_solver_parameter.*": REFUSALS,
     r"test_ridge_gcv_integer_arrays": GCV,
     r"test_ridge_array_api_compliance\[RidgeCV.*": GCV,

@@ -1,8 +1,9 @@
-"""pytest plugin: puts the stand-ins where scikit-learn's test files import from, and judges every test.
+"""pytest plugin: puts the stand-ins where scikit-learn's test files import from, and judges every
+test.
 
-A test passes if it passes with a fit of olsen in it. One that fails or fits nothing of ours fails, unless it is listed
-in ``not_applicable.py``; then it is skipped, with the reason that stands there. An entry of the list that matches no
-test, or one that passes with olsen in it, fails as well.
+A test passes if it passes with a fit of olsen in it. One that fails or fits nothing of ours fails,
+unless it is listed in ``not_applicable.py``; then it is skipped, with the reason that stands there.
+An entry of the list that matches no test, or one that passes with olsen in it, fails as well.
 """
 
 import re
@@ -41,9 +42,15 @@ def pytest_runtest_makereport(item, call):
     ours = report.passed and bool(adapters.FITS)
     why = ""
     if entry and ours:
-        report.outcome, report.longrepr = "failed", f"{item.name}: listed as not applicable, but passes"
+        report.outcome, report.longrepr = (
+            "failed",
+            f"{item.name}: listed as not applicable, but passes",
+        )
     elif report.passed and not ours and not entry:
-        report.outcome, report.longrepr = "failed", f"{item.name}: passes without us, and is not listed"
+        report.outcome, report.longrepr = (
+            "failed",
+            f"{item.name}: passes without us, and is not listed",
+        )
     elif entry:
         report.outcome, why = "skipped", LISTED[entry]
         report.longrepr = (str(item.path), 0, why)
@@ -51,7 +58,9 @@ def pytest_runtest_makereport(item, call):
         why = getattr(report, "wasxfail", None) or report.longrepr[2].removeprefix("Skipped: ")
         why = UNSAID if why in ("", "Skipped") else why
     REASONS[why or ("passed" if report.passed else "failed")] += 1
-    REASONS["passed, and marked as failing there"] += ours and item.get_closest_marker("xfail") is not None
+    REASONS["passed, and marked as failing there"] += (
+        ours and item.get_closest_marker("xfail") is not None
+    )
     return report
 
 

@@ -1,4 +1,6 @@
-"""Displays: what is drawn is what the estimator says. Structure and numbers are compared, not pixels."""
+"""Displays: what is drawn is what the estimator says. Structure and numbers are compared, not
+pixels.
+"""
 
 import copy
 import pickle
@@ -26,7 +28,13 @@ from olsen import (
     member_coefficients,
     theory,
 )
-from olsen.displays import CoefficientDisplay, ConvergenceDisplay, IntervalDisplay, RiskCurveDisplay, TuningCurveDisplay
+from olsen.displays import (
+    CoefficientDisplay,
+    ConvergenceDisplay,
+    IntervalDisplay,
+    RiskCurveDisplay,
+    TuningCurveDisplay,
+)
 from olsen.simulation import Ensemble, LinearProblem, run
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -120,15 +128,25 @@ except ModuleNotFoundError as error:
 
 # every display of an estimator, of these rows, on these axes
 CALLS = {
-    TuningCurveDisplay: lambda model, X, y, ax=None: TuningCurveDisplay.from_estimator(model, ax=ax),
-    CoefficientDisplay: lambda model, X, y, ax=None: CoefficientDisplay.from_estimator(model, X=X, ax=ax),
-    IntervalDisplay: lambda model, X, y, ax=None: IntervalDisplay.from_estimator(model, X, y, ax=ax),
-    ConvergenceDisplay: lambda model, X, y, ax=None: ConvergenceDisplay.from_estimator(model, X, y, ax=ax),
+    TuningCurveDisplay: lambda model, X, y, ax=None: TuningCurveDisplay.from_estimator(
+        model, ax=ax
+    ),
+    CoefficientDisplay: lambda model, X, y, ax=None: CoefficientDisplay.from_estimator(
+        model, X=X, ax=ax
+    ),
+    IntervalDisplay: lambda model, X, y, ax=None: IntervalDisplay.from_estimator(
+        model, X, y, ax=ax
+    ),
+    ConvergenceDisplay: lambda model, X, y, ax=None: ConvergenceDisplay.from_estimator(
+        model, X, y, ax=ax
+    ),
 }
 
 
 def test_they_draw_on_given_axes_or_on_a_new_figure(tuned):
-    assert {kind.__name__ for kind in CALLS} == set(displays.__all__) - {"RiskCurveDisplay"}  # of theory
+    assert {kind.__name__ for kind in CALLS} == set(displays.__all__) - {
+        "RiskCurveDisplay"
+    }  # of theory
     for kind, draw in CALLS.items():
         with case(kind):
             figure, ax = plt.subplots()
@@ -148,9 +166,15 @@ def test_they_draw_on_given_axes_or_on_a_new_figure(tuned):
 def test_pipelines_are_drawn_as_the_ensemble_on_the_rows_it_sees_with_names_of_the_columns_that_went_in():
     frame = pd.DataFrame(X[:, :4], columns=["ash", "clay", "sand", "silt"])
     frame["kind"] = np.where(X[:, 4] > 0, "peat", "loam")
-    columns = make_column_transformer((StandardScaler(), ["ash", "clay", "sand", "silt"]), (OneHotEncoder(), ["kind"]))
-    pipeline = make_pipeline(columns, OLSEnsembleRegressorCV(30, random_state=0)).fit(frame[:60], y[:60])
-    search = GridSearchCV(pipeline, {"olsensembleregressorcv__n_estimators": [30]}, cv=2).fit(frame[:60], y[:60])
+    columns = make_column_transformer(
+        (StandardScaler(), ["ash", "clay", "sand", "silt"]), (OneHotEncoder(), ["kind"])
+    )
+    pipeline = make_pipeline(columns, OLSEnsembleRegressorCV(30, random_state=0)).fit(
+        frame[:60], y[:60]
+    )
+    search = GridSearchCV(pipeline, {"olsensembleregressorcv__n_estimators": [30]}, cv=2).fit(
+        frame[:60], y[:60]
+    )
     model, rows = pipeline[-1], pipeline[:-1].transform(frame[60:])
     for whole in (pipeline, search):
         for kind, draw in CALLS.items():
@@ -165,7 +189,9 @@ def test_pipelines_are_drawn_as_the_ensemble_on_the_rows_it_sees_with_names_of_t
 
 
 def test_transformed_targets_have_intervals_and_nothing_else():
-    model = TransformedTargetRegressor(OLSEnsembleRegressorCV(20, random_state=0), func=np.log, inverse_func=np.exp)
+    model = TransformedTargetRegressor(
+        OLSEnsembleRegressorCV(20, random_state=0), func=np.log, inverse_func=np.exp
+    )
     model.fit(TRAIN[0], np.exp(TRAIN[1] / 10))
     display = IntervalDisplay.from_estimator(model, NEW[0], np.exp(NEW[1] / 10))
     np.testing.assert_allclose(display.interval, np.exp(model.regressor_.predict_interval(NEW[0])))
@@ -180,7 +206,10 @@ def test_estimators_are_refused_by_what_they_lack():
     pipeline = make_pipeline(StandardScaler(), LinearRegression()).fit(X, y)
     for kind, draw in CALLS.items():
         with case(kind):
-            for unfitted in (OLSEnsembleRegressorCV(), make_pipeline(StandardScaler(), OLSEnsembleRegressorCV())):
+            for unfitted in (
+                OLSEnsembleRegressorCV(),
+                make_pipeline(StandardScaler(), OLSEnsembleRegressorCV()),
+            ):
                 with pytest.raises(NotFittedError):
                     draw(unfitted, X, y)
             if kind is not CoefficientDisplay:  # any linear model has these
@@ -195,7 +224,9 @@ def test_tuning_curve_is_that_of_the_estimator(tuned):
     display, found = TuningCurveDisplay.from_estimator(tuned), tuned.cv_results_
     mse = -found["mean_test_score"]
     for line, values in ((display.line_, mse), (display.infinity_line_, tuned.risk_curve(np.inf))):
-        np.testing.assert_array_equal(line.get_xydata(), np.column_stack([found["param_max_features"], values]))
+        np.testing.assert_array_equal(
+            line.get_xydata(), np.column_stack([found["param_max_features"], values])
+        )
     mark, _, (bar,) = display.best_
     assert mark.get_xydata().tolist() == [[tuned.max_features_, -tuned.best_score_]]
     np.testing.assert_allclose(np.ptp(ends(bar, 1)) / 2, found["std_test_score"][tuned.best_index_])
@@ -210,18 +241,29 @@ def test_determinantal_members_have_the_curve_of_infinitely_many_over_expected_s
     display = TuningCurveDisplay.from_estimator(model)
     sizes, mse = model.cv_results_["param_max_features"], -model.cv_results_["mean_test_score"]
     np.testing.assert_array_equal(display.line_.get_xydata(), np.column_stack([sizes, mse]))
-    np.testing.assert_array_equal(display.best_[0].get_xydata(), [[model.max_features_, -model.best_score_]])
+    np.testing.assert_array_equal(
+        display.best_[0].get_xydata(), [[model.max_features_, -model.best_score_]]
+    )
     assert display.infinity_line_ is None and legend(display.ax_)[1] == "infinitely many members"
     assert legend(display.ax_)[-1] == f"chosen: {model.max_features_:.4g} columns"
 
 
 def test_weights_of_schemes_have_no_curve_over_sizes(mixed):
-    refused([(lambda: TuningCurveDisplay.from_estimator(mixed), "Fit an OLSEnsembleRegressorCV")], TypeError)
+    refused(
+        [(lambda: TuningCurveDisplay.from_estimator(mixed), "Fit an OLSEnsembleRegressorCV")],
+        TypeError,
+    )
 
 
 def test_a_peak_does_not_hide_the_minimum():
     display = TuningCurveDisplay(
-        [1, 2, 3, 4], [2.0, 1.0, 1.2, 1e6], [2.0, 1.0, 1.1, 1e5], [0.1] * 4, best_size=2, best_mse=1.0, n_estimators=10
+        [1, 2, 3, 4],
+        [2.0, 1.0, 1.2, 1e6],
+        [2.0, 1.0, 1.1, 1e5],
+        [0.1] * 4,
+        best_size=2,
+        best_mse=1.0,
+        n_estimators=10,
     ).plot()
     assert display.ax_.get_ylim() == (0.0, 4.0)
     assert display.line_.get_ydata()[-1] == 1e6  # it is drawn, and leaves the panel
@@ -238,7 +280,9 @@ def test_risk_curves_from_theory():
         np.testing.assert_allclose(line.get_xydata(), np.transpose([alpha, expected]), rtol=1e-14)
     assert display.reference_line_.get_ydata()[0] == theory.optimal_ridge_risk(2.0, 1.0)
     assert legend(display.ax_) == ["$k = 10$", r"$k = \infty$", "optimal ridge"]
-    peak = RiskCurveDisplay.from_theory(2.0, 1.0, k=(1, np.inf))  # infinite risks are gaps, and peaks leave the panel
+    peak = RiskCurveDisplay.from_theory(
+        2.0, 1.0, k=(1, np.inf)
+    )  # infinite risks are gaps, and peaks leave the panel
     assert np.isinf(peak.risk[0]).any() and np.isnan(peak.lines_[0].get_ydata()).any()
     low, high = peak.ax_.get_ylim()
     assert 0 < low < theory.optimal_ridge_risk(2.0, 1.0) and high < 4.0
@@ -253,7 +297,9 @@ def test_risk_curves_from_simulation():
     np.testing.assert_array_equal(display.x, [0.2, 0.5])  # whole columns
     for i, bars in enumerate(display.errorbars_):
         np.testing.assert_array_equal(bars[0].get_ydata(), [e.mean[i, 0] for e in estimates])
-        np.testing.assert_allclose(np.ptp(ends(bars[2][0], 1), axis=1) / 2, [e.standard_error[i, 0] for e in estimates])
+        np.testing.assert_allclose(
+            np.ptp(ends(bars[2][0], 1), axis=1) / 2, [e.standard_error[i, 0] for e in estimates]
+        )
     assert display.reference > 0 and "ridge" in legend(display.ax_)[0]
     points = RiskCurveDisplay.from_simulation(problem, **how, ridge=False, ax=lines.ax_)
     assert [a.get_color() for a in lines.lines_] == [b.get_color() for b in points.lines_]
@@ -262,11 +308,13 @@ def test_risk_curves_from_simulation():
 
 def test_risk_curves_that_cannot_be_drawn():
     draw, problem = RiskCurveDisplay, LinearProblem(20, 10)
-    refused([
-        (lambda: draw.from_theory(2.0, 1.0, alpha=0.5, k=3), "all risks are infinite"),
-        (lambda: draw.from_simulation(problem, k=[1, 2.5]), r"k=\[1, 2\.5\].*whole"),
-        (lambda: draw.from_simulation(problem, alpha=[3]), "fractions of the 10 columns"),
-    ])  # fmt: skip
+    refused(
+        [
+            (lambda: draw.from_theory(2.0, 1.0, alpha=0.5, k=3), "all risks are infinite"),
+            (lambda: draw.from_simulation(problem, k=[1, 2.5]), r"k=\[1, 2\.5\].*whole"),
+            (lambda: draw.from_simulation(problem, alpha=[3]), "fractions of the 10 columns"),
+        ]
+    )
 
 
 # CoefficientDisplay
@@ -307,14 +355,23 @@ def test_names_along_a_scale_make_a_profile_and_others_bars(ensemble):
 
 def test_intervals_are_lines_across_bars_and_a_band_about_a_profile():
     interval = np.array([[1.0, 3.0], [-4.0, -2.0], [-0.5, 0.7]])
-    display = CoefficientDisplay([2.0, -3.0, 0.1], ["a", "b", "c"], interval=interval, coverage=0.8).plot()
+    display = CoefficientDisplay(
+        [2.0, -3.0, 0.1], ["a", "b", "c"], interval=interval, coverage=0.8
+    ).plot()
     np.testing.assert_array_equal(ends(display.intervals_), interval[[1, 0, 2]])
     colors = [bar.get_facecolor() for bar in display.bars_]
     assert colors[0] == colors[1] != colors[2]
     assert legend(display.ax_) == ["80% interval", "excludes zero", "includes zero"]
     profile = CoefficientDisplay([2.0, -3.0, 0.1], [10, 20, 40], interval=interval).plot()
     corners = {tuple(corner) for corner in profile.intervals_.get_paths()[0].vertices.tolist()}
-    assert {(10.0, 1.0), (20.0, -4.0), (40.0, -0.5), (10.0, 3.0), (20.0, -2.0), (40.0, 0.7)} <= corners
+    assert {
+        (10.0, 1.0),
+        (20.0, -4.0),
+        (40.0, -0.5),
+        (10.0, 3.0),
+        (20.0, -2.0),
+        (40.0, 0.7),
+    } <= corners
     assert legend(profile.ax_) == ["90% interval", "coefficient"]
 
 
@@ -327,12 +384,18 @@ class WithIntervals(LinearRegression):
         return np.stack([self.coef_ - coverage, self.coef_ + coverage], axis=-1)
 
 
-def test_intervals_are_those_of_the_estimator_and_the_legend_says_where_there_are_none(ensemble, sent, two_targets):
+def test_intervals_are_those_of_the_estimator_and_the_legend_says_where_there_are_none(
+    ensemble, sent, two_targets
+):
     for model in (two_targets, WithIntervals().fit(X2, Y2)):
         display = CoefficientDisplay.from_estimator(model, X=X2, target=1, coverage=0.8)
-        np.testing.assert_allclose(display.interval, model.coef_interval(0.8)[1] * X2.std(axis=0)[:, None])
+        np.testing.assert_allclose(
+            display.interval, model.coef_interval(0.8)[1] * X2.std(axis=0)[:, None]
+        )
         np.testing.assert_array_equal(ends(display.intervals_), display.interval[display.shown_])
-    np.testing.assert_array_equal(CoefficientDisplay.from_estimator(ensemble).interval, ensemble.coef_interval(0.9))
+    np.testing.assert_array_equal(
+        CoefficientDisplay.from_estimator(ensemble).interval, ensemble.coef_interval(0.9)
+    )
     few = WithIntervals().fit(X[:10], y[:10])
     for model in (sent, few, DropoutRegressor().fit(X, y), Ridge().fit(X, y)):
         without = CoefficientDisplay.from_estimator(model)
@@ -364,7 +427,9 @@ def test_dollars_are_dollars(tmp_path):
 
 def test_intervals_are_drawn_over_predictions(ensemble):
     rows, observed = NEW
-    display = IntervalDisplay.from_estimator(ensemble, rows, observed, coverage=0.7, method="jackknife")
+    display = IntervalDisplay.from_estimator(
+        ensemble, rows, observed, coverage=0.7, method="jackknife"
+    )
     prediction, interval = ensemble.predict(rows), ensemble.predict_interval(rows, 0.7, "jackknife")
     np.testing.assert_array_equal(ends(display.intervals_)[:, 0], prediction)
     np.testing.assert_array_equal(ends(display.intervals_, 1), interval)
@@ -375,7 +440,9 @@ def test_intervals_are_drawn_over_predictions(ensemble):
     assert f"inside: {inside.sum()} of 30" in legend(display.ax_)
     assert "asked for: 70%" in legend(display.coverage_ax_)
     figure, axes = plt.subplots(2, 1)
-    assert (display.plot(axes).ax_, display.coverage_ax_) == tuple(axes) and display.figure_ is figure
+    assert (display.plot(axes).ax_, display.coverage_ax_) == tuple(
+        axes
+    ) and display.figure_ is figure
     assert display.plot(plt.subplots()[1]).coverage_ax_ is None
     alone = IntervalDisplay.from_estimator(ensemble, rows)
     assert alone.coverage_ax_ is None and alone.inside is None and len(alone.figure_.axes) == 1
@@ -391,52 +458,76 @@ def test_coverage_by_bins():
     np.testing.assert_allclose(display.bin_edges, [0.0, 9.5, 19.0])
     np.testing.assert_allclose(display.bin_centers, [4.5, 14.5])
     np.testing.assert_allclose(display.bin_coverage, [1.0, 0.5])
-    np.testing.assert_allclose(display.bin_standard_error, [np.sqrt(12 * 2 / 14**3), np.sqrt(0.25 / 14)])
+    np.testing.assert_allclose(
+        display.bin_standard_error, [np.sqrt(12 * 2 / 14**3), np.sqrt(0.25 / 14)]
+    )
     np.testing.assert_allclose(display.coverage_bars_[0].get_ydata(), [100.0, 50.0])
     many = np.linspace(0, 1, 200)
-    assert IntervalDisplay.from_predictions(many, many, np.stack([many, many], 1)).bin_coverage.shape == (8,)
+    assert IntervalDisplay.from_predictions(
+        many, many, np.stack([many, many], 1)
+    ).bin_coverage.shape == (8,)
     equal = IntervalDisplay.from_predictions([0.0, 2.0], [1.0, 1.0], [[0.5, 2.5]] * 2)
     assert equal.bin_coverage.tolist() == [0.5]
 
 
 def test_intervals_that_cannot_be_drawn(ensemble, sent):
     draw = IntervalDisplay
-    refused([
-        (lambda: draw.from_estimator(ensemble, *NEW, coverage=0.999), "smaller coverage"),
-        (lambda: draw.from_estimator(ensemble, NEW[0], NEW[1][:-1]), "inconsistent numbers of samples"),
-        (lambda: draw.from_estimator(sent, *NEW), r"needs the training (rows|data)"),
-        (lambda: draw.from_predictions([np.nan, 1.0], [0.0, 1.0], [[0, 1], [0, 1]]), "NaN"),
-        (lambda: draw.from_predictions([1.0], [1.0], [[2.0, 0.0]]), "lower and upper"),
-        (lambda: draw.from_predictions([1.0], [1.0], [[0.0, np.inf]]), "interval"),
-        (lambda: draw.from_predictions([1.0], [1.0], [0.0, 2.0]), "interval|2D array"),
-    ])  # fmt: skip
+    refused(
+        [
+            (lambda: draw.from_estimator(ensemble, *NEW, coverage=0.999), "smaller coverage"),
+            (
+                lambda: draw.from_estimator(ensemble, NEW[0], NEW[1][:-1]),
+                "inconsistent numbers of samples",
+            ),
+            (lambda: draw.from_estimator(sent, *NEW), r"needs the training (rows|data)"),
+            (lambda: draw.from_predictions([np.nan, 1.0], [0.0, 1.0], [[0, 1], [0, 1]]), "NaN"),
+            (lambda: draw.from_predictions([1.0], [1.0], [[2.0, 0.0]]), "lower and upper"),
+            (lambda: draw.from_predictions([1.0], [1.0], [[0.0, np.inf]]), "interval"),
+            (lambda: draw.from_predictions([1.0], [1.0], [0.0, 2.0]), "interval|2D array"),
+        ]
+    )
 
 
 # ConvergenceDisplay
 
 
-def test_errors_are_those_of_the_first_members_and_their_mean_over_orders_that_of_all_pairs(ensemble):
-    """Members are solved once more by the function that takes them as given; enough rows for several batches."""
+def test_errors_are_those_of_the_first_members_and_their_mean_over_orders_that_of_all_pairs(
+    ensemble,
+):
+    """Members are solved once more by the function that takes them as given; enough rows for
+    several batches.
+    """
     coef, intercept = member_coefficients(*TRAIN, ensemble.feature_subsets_)
     rows, observed = (np.repeat(part, 10_000, axis=0) for part in NEW)
     display, k = ConvergenceDisplay.from_estimator(ensemble, rows, observed), np.arange(1, 31)
     errors = NEW[0] @ coef.T + intercept - NEW[1][:, None]
     expected = np.mean((np.cumsum(errors, axis=1) / k) ** 2, axis=0)
-    np.testing.assert_allclose(display.line_.get_xydata(), np.column_stack([k, expected]), rtol=1e-9)
+    np.testing.assert_allclose(
+        display.line_.get_xydata(), np.column_stack([k, expected]), rtol=1e-9
+    )
     products = errors.T @ errors / 30
     own, pair = np.mean(np.diag(products)), (products.sum() - np.trace(products)) / (30 * 29)
-    np.testing.assert_allclose(display.expected_line_.get_ydata(), pair + (own - pair) / k, rtol=1e-9)
+    np.testing.assert_allclose(
+        display.expected_line_.get_ydata(), pair + (own - pair) / k, rtol=1e-9
+    )
     np.testing.assert_allclose(display.limit_line_.get_ydata(), pair, rtol=1e-9)
 
 
 def test_all_members_have_the_error_of_the_ensemble(tuned, mixed):
-    for how in ({"scale": 0.7}, {"max_samples": 0.6}, {"fit_intercept": False}, {"max_samples": 0.6, "scale": 0.5}):
+    for how in (
+        {"scale": 0.7},
+        {"max_samples": 0.6},
+        {"fit_intercept": False},
+        {"max_samples": 0.6, "scale": 0.5},
+    ):
         model = OLSEnsembleRegressor(25, 4, random_state=0).set_params(**how).fit(*TRAIN)
         for rows in (NEW[0], sp.csr_array(NEW[0])):
             display = ConvergenceDisplay.from_estimator(model, rows, NEW[1])
             expected = np.mean((model.predict(NEW[0]) - NEW[1]) ** 2)
             with case(how, type(rows)):
-                np.testing.assert_allclose([display.error[-1], display.expected[-1]], expected, rtol=1e-9)
+                np.testing.assert_allclose(
+                    [display.error[-1], display.expected[-1]], expected, rtol=1e-9
+                )
     rng = np.random.default_rng(0)
     A = rng.standard_normal((120, 20))
     b = 5.0 * A[:, 0] - 4.0 * A[:, 1] + 0.5 * rng.standard_normal(120)
@@ -444,17 +535,23 @@ def test_all_members_have_the_error_of_the_ensemble(tuned, mixed):
     assert np.ptp(stacked.weights_) > 0
     for model, rows, observed in ((stacked, A[80:], b[80:]), (tuned, *NEW), (mixed, *NEW)):
         display = ConvergenceDisplay.from_estimator(model, rows, observed)
-        np.testing.assert_allclose(display.error[-1], np.mean((model.predict(rows) - observed) ** 2), rtol=1e-9)
-        assert (display.expected_line_ is None) == (display.limit_line_ is None) == (model is stacked)
+        np.testing.assert_allclose(
+            display.error[-1], np.mean((model.predict(rows) - observed) ** 2), rtol=1e-9
+        )
+        assert (
+            (display.expected_line_ is None) == (display.limit_line_ is None) == (model is stacked)
+        )
 
 
 def test_convergence_needs_training_rows_and_targets(ensemble, sent):
     draw = ConvergenceDisplay.from_estimator
-    refused([
-        (lambda: draw(sent, *NEW), r"ConvergenceDisplay needs the training (rows|data)"),
-        (lambda: draw(ensemble, NEW[0], NEW[1][1:]), "inconsistent numbers of samples"),
-        (lambda: draw(ensemble, *NEW, target=1), "target=1"),
-    ])  # fmt: skip
+    refused(
+        [
+            (lambda: draw(sent, *NEW), r"ConvergenceDisplay needs the training (rows|data)"),
+            (lambda: draw(ensemble, NEW[0], NEW[1][1:]), "inconsistent numbers of samples"),
+            (lambda: draw(ensemble, *NEW, target=1), "target=1"),
+        ]
+    )
 
 
 # Several targets
@@ -462,32 +559,52 @@ def test_convergence_needs_training_rows_and_targets(ensemble, sent):
 
 def test_one_of_several_targets(two_targets):
     model, (rows, observed) = two_targets, NEW2
-    np.testing.assert_array_equal(CoefficientDisplay.from_estimator(model, target=1).coef, model.coef_[1])
+    np.testing.assert_array_equal(
+        CoefficientDisplay.from_estimator(model, target=1).coef, model.coef_[1]
+    )
     intervals = IntervalDisplay.from_estimator(model, rows, observed, target=1)
     np.testing.assert_array_equal(intervals.interval, model.predict_interval(rows)[:, 1])
     np.testing.assert_array_equal(intervals.y_true, observed[:, 1])
     np.testing.assert_array_equal(intervals.y_pred, model.predict(rows)[:, 1])
     errors = np.mean((model.predict(rows) - observed) ** 2, axis=0)
-    one, both = (ConvergenceDisplay.from_estimator(model, rows, observed, target=target) for target in (1, None))
-    np.testing.assert_allclose([one.error[-1], both.error[-1]], [errors[1], errors.mean()], rtol=1e-9)
+    one, both = (
+        ConvergenceDisplay.from_estimator(model, rows, observed, target=target)
+        for target in (1, None)
+    )
+    np.testing.assert_allclose(
+        [one.error[-1], both.error[-1]], [errors[1], errors.mean()], rtol=1e-9
+    )
     coefficients, convergence = CoefficientDisplay.from_estimator, ConvergenceDisplay.from_estimator
-    refused([
-        (lambda: coefficients(model), r"2 targets.*target=0 to 1"),
-        (lambda: coefficients(model, target=2), r"target=2.*2 target"),
-        (lambda: IntervalDisplay.from_estimator(model, rows, observed), r"2 targets.*target=0 to 1"),
-        (lambda: IntervalDisplay.from_estimator(model, rows, observed, target=2), r"target=2.*2 target"),
-        (lambda: convergence(model, rows, observed[:, 0]), "fitted to 2 targets"),
-    ])  # fmt: skip
+    refused(
+        [
+            (lambda: coefficients(model), r"2 targets.*target=0 to 1"),
+            (lambda: coefficients(model, target=2), r"target=2.*2 target"),
+            (
+                lambda: IntervalDisplay.from_estimator(model, rows, observed),
+                r"2 targets.*target=0 to 1",
+            ),
+            (
+                lambda: IntervalDisplay.from_estimator(model, rows, observed, target=2),
+                r"target=2.*2 target",
+            ),
+            (lambda: convergence(model, rows, observed[:, 0]), "fitted to 2 targets"),
+        ]
+    )
 
 
 def test_targets_with_members_of_their_own():
-    model, (rows, observed) = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=0).fit(*TRAIN2), NEW2
+    model, (rows, observed) = (
+        AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=0).fit(*TRAIN2),
+        NEW2,
+    )
     for t in range(2):
         display = ConvergenceDisplay.from_estimator(model, rows, observed, target=t)
         expected = np.mean((model.predict(rows)[:, t] - observed[:, t]) ** 2)
         np.testing.assert_allclose(display.error[-1], expected, rtol=1e-9)
     limit = AdaptiveOLSEnsembleRegressor(random_state=0).fit(*TRAIN)
-    refused([(lambda: ConvergenceDisplay.from_estimator(limit, *NEW), "give n_estimators a number")])
+    refused(
+        [(lambda: ConvergenceDisplay.from_estimator(limit, *NEW), "give n_estimators a number")]
+    )
 
 
 def test_several_targets_of_a_tuned_estimator():

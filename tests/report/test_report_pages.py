@@ -39,7 +39,13 @@ def summary_of(X, y, names=None, target="y", Model=AdaptiveOLSEnsembleRegressor,
     model = Model(**{"n_estimators": 40, "random_state": 0, "n_jobs": 1, **parameters}).fit(X, y)
     names = names or [f"x{j}" for j in range(X.shape[1])]
     effects = Effects(model, [Feature(name, name) for name in names], errors_are_cheap(model))
-    about = {"data_name": "t.csv", "target": target, "messages": [], "seed": 0, "command": "olsen fit"}  # fmt: skip
+    about = {
+        "data_name": "t.csv",
+        "target": target,
+        "messages": [],
+        "seed": 0,
+        "command": "olsen fit",
+    }
     return model, summaries.summarise(model, X, y, effects, **about)
 
 
@@ -99,7 +105,9 @@ def test_names_of_any_length_and_width_keep_the_lines_in_order():
     assert len(rows) == 6 and len(widths) == 1
     X, y = problem(p=1)
     summary = summary_of(X, y + X[:, 0])[1]
-    assert "1 column," in summaries.as_text(summary) and "1 columns" not in summaries.as_text(summary)
+    assert "1 column," in summaries.as_text(summary) and "1 columns" not in summaries.as_text(
+        summary
+    )
     assert "from 1 column<" in pages.render(summary)
 
 
@@ -108,7 +116,11 @@ def test_folds_are_not_passed_off_as_single_rows():
     model, summary = summary_of(X, y)
     assert model.criterion_ == "kfold" and "k-fold" in summary["errors"][0]["note"]
     assert summary["errors"][0]["note"] in pages.render(summary)
-    for cv, note in ((None, "leave-one-out"), ("gcv", "generalised cross-validation"), (3, "k-fold cross-validation")):
+    for cv, note in (
+        (None, "leave-one-out"),
+        ("gcv", "generalised cross-validation"),
+        (3, "k-fold cross-validation"),
+    ):
         assert summary_of(X, y, Model=OLSEnsembleRegressorCV, cv=cv)[1]["errors"][0]["note"] == note
 
 
@@ -129,14 +141,26 @@ def test_standard_errors_of_effects_are_those_of_the_coefficients(monkeypatch):
     summary = summary_of(X, y)[1]
     html = figure(pages.render(summary), "effects")
     assert all(c["standard_error"] is None for c in summary["effects"])
-    assert "whisker" not in html and "Standard errors are left out" in html and "s.e." not in summaries.as_text(summary)
+    assert (
+        "whisker" not in html
+        and "Standard errors are left out" in html
+        and "s.e." not in summaries.as_text(summary)
+    )
 
 
 # charts
 
 
 def test_ticks_have_as_many_decimals_as_each_other():
-    for limits in ((0.83, 1.04), (0, 1), (-3, 12), (1e-7, 9e-7), (-5e7, 4e7), (0.999, 1.002), (2, 2.1)):
+    for limits in (
+        (0.83, 1.04),
+        (0, 1),
+        (-3, 12),
+        (1e-7, 9e-7),
+        (-5e7, 4e7),
+        (0.999, 1.002),
+        (2, 2.1),
+    ):
         ticks = charts._ticks(limits, False)
         decimals = {len(text.partition("e")[0].partition(".")[2]) for value, text in ticks if value}
         with case(limits, ticks):
@@ -152,18 +176,30 @@ def test_the_curve_is_not_flat_where_the_error_is_not():
 
     def curve(rmse, standard_error=0.01):
         n = len(rmse)
-        made = {"size": list(range(1, n + 1)), "rmse": rmse, "rmse_infinite": rmse, "chosen": 1,
-                "standard_error": [standard_error] * n}  # fmt: skip
+        made = {
+            "size": list(range(1, n + 1)),
+            "rmse": rmse,
+            "rmse_infinite": rmse,
+            "chosen": 1,
+            "standard_error": [standard_error] * n,
+        }
         return figure(pages.render({**summary, "curve": made}), "curve")
 
     for rmse in ([1.0, 2.0, 9.0, 4.0], [1.0, 2.0, 40.0, 4.0], [1.0, 2.0, 5000.0, 40.0]):
         (line,) = polylines(curve(rmse), "first")
         with case(rmse):
-            assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0), "up where the error grows, down where it falls"
+            assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0), (
+                "up where the error grows, down where it falls"
+            )
             assert ("5e+03" in curve(rmse)) == (max(rmse) > 100), "what leaves the frame is said"
     html = curve([1.0, 2.0, np.inf, 4.0, 3.0])
-    assert [len(line) for line in polylines(html, "first")] == [2, 2] and "In the gap it is infinite." in html
-    band = re.search(r'<polygon class="band" points="([^"]*)"', curve([1.0, 1.1, 1.2], standard_error=0.5))[1]
+    assert [len(line) for line in polylines(html, "first")] == [
+        2,
+        2,
+    ] and "In the gap it is infinite." in html
+    band = re.search(
+        r'<polygon class="band" points="([^"]*)"', curve([1.0, 1.1, 1.2], standard_error=0.5)
+    )[1]
     ys = [float(pair.split(",")[1]) for pair in band.split()]
     assert min(ys) >= charts.TOP and max(ys) <= charts.HEIGHT - charts.BOTTOM
 
@@ -191,7 +227,9 @@ def test_the_ensemble_of_the_paper_has_a_curve_and_no_schemes():
     model, summary = summary_of(*load_diabetes(return_X_y=True), Model=OLSEnsembleRegressorCV)
     html = pages.render(summary)
     (line,) = polylines(figure(html, "curve"), "first")
-    assert len(line) == len(summary["curve"]["size"]) == len(model.cv_results_["param_max_features"])
+    assert (
+        len(line) == len(summary["curve"]["size"]) == len(model.cv_results_["param_max_features"])
+    )
     assert '<figure id="schemes">' not in html and "leave-one-out" in figure(html, "curve")
     assert f"{model.max_features_:.4g} chosen" in figure(html, "curve")
 
@@ -215,14 +253,23 @@ def test_columns_that_are_a_scale_have_a_profile():
                 part = figure(html, "profile")
                 (line,) = polylines(part, "first")
                 assert f">{label}</text>" in part and len(line) == 40
-                assert np.corrcoef(line[:, 1], np.ravel(model.coef_))[0, 1] == pytest.approx(-1, abs=1e-3)
+                assert np.corrcoef(line[:, 1], np.ravel(model.coef_))[0, 1] == pytest.approx(
+                    -1, abs=1e-3
+                )
 
 
 # the page
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else(monkeypatch):
-    names = ["W" * 80, "\u6e29" * 60, "<b>" * 30, "concentration_of_something_measured_in_spring", "e", "f"]
+    names = [
+        "W" * 80,
+        "\u6e29" * 60,
+        "<b>" * 30,
+        "concentration_of_something_measured_in_spring",
+        "e",
+        "f",
+    ]
     model, summary = summary_of(*problem(), names=names)
     html = pages.render(summary)
     page = Page(html)
@@ -230,17 +277,23 @@ def test_the_page_is_well_formed_and_needs_nothing_else(monkeypatch):
     assert len(page.all("script")) == 1 and not page.all("img") and not page.all("b")
     script = html.partition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
+    )
     assert f"script-src 'sha256-{digest}'" in policy.split("; "), "this script and no other"
     ids = [a["id"] for _, a in page.found if "id" in a]
     assert len(ids) == len(set(ids))
-    titles = re.findall(r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "effects"))
+    titles = re.findall(
+        r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "effects")
+    )
     titles = [(unescape(whole), unescape(shown)) for whole, shown in titles]
     assert len(titles) == 6 and {"W" * 80, "\u6e29" * 60} <= {whole for whole, _ in titles}
     assert all(len(shown) < 30 and (shown == whole or "…" in shown) for whole, shown in titles)
     listed = [row["data-name"] for row in page.all("tr") if "data-name" in row]
     effects = np.abs(np.ravel(model.coef_) * problem()[0].std(axis=0))
-    assert listed == [names[j] for j in np.argsort(-effects, kind="stable")], "the largest effects first"
+    assert listed == [names[j] for j in np.argsort(-effects, kind="stable")], (
+        "the largest effects first"
+    )
     monkeypatch.setattr(summaries, "MOST_COLUMNS", 4)
     summary = summary_of(*problem())[1]
     assert {c["name"] for c in summary["effects"][:4]} == set(summary["columns"]["name"])
@@ -257,7 +310,10 @@ def test_r2_compares_with_the_mean_on_rows_left_out(olsen, tmp_path):
     np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="a,b,c,d,y,w,g", comments="")
     kept = weight > 0
     X, y, weight, group = X[kept], y[kept], weight[kept], group[kept]
-    for option, splits in (("--groups", GroupKFold(5).split(X, y, group)), ("--drop", LeaveOneOut().split(X))):
+    for option, splits in (
+        ("--groups", GroupKFold(5).split(X, y, group)),
+        ("--drop", LeaveOneOut().split(X)),
+    ):
         arguments = ("--target", "y", "--members", 20, "--json", "--weight", "w", option, "g")
         (found,) = json.loads(olsen("fit", tmp_path / "t.csv", *arguments)[1])["errors"]
         squares = np.full(len(y), np.nan)
@@ -265,5 +321,7 @@ def test_r2_compares_with_the_mean_on_rows_left_out(olsen, tmp_path):
             mean = DummyRegressor().fit(X[train], y[train], sample_weight=weight[train])
             squares[test] = (y[test] - mean.predict(X[test])) ** 2
         with case(option):
-            assert found["r2"] == pytest.approx(1 - found["rmse"] ** 2 / np.average(squares, weights=weight), rel=1e-9)
+            assert found["r2"] == pytest.approx(
+                1 - found["rmse"] ** 2 / np.average(squares, weights=weight), rel=1e-9
+            )
             assert ("'g'" in found["note"]) == (option == "--groups")

@@ -1,4 +1,6 @@
-"""What people look at: tables of coefficients, facts in a notebook, the report page, a plain linear model."""
+"""What people look at: tables of coefficients, facts in a notebook, the report page, a plain linear
+model.
+"""
 
 import pickle
 import re
@@ -36,7 +38,9 @@ def data(seed, q=None):
 
 
 def ensemble(seed, **settings):
-    return OLSEnsembleRegressor(**{"n_estimators": 30, "max_features": 3, "random_state": seed, **settings})
+    return OLSEnsembleRegressor(
+        **{"n_estimators": 30, "max_features": 3, "random_state": seed, **settings}
+    )
 
 
 def tuned(seed, **settings):
@@ -102,15 +106,21 @@ def test_members_are_those_that_hold_the_column(q, seed):
     model = ensemble(seed, max_features=2, n_estimators=25, scale=0.7).fit(X, y)
     frame = model.summary().coefficients
     targets = frame["target"].tolist() if q else []
-    assert targets == np.repeat(range(q or 0), P).tolist() and (frame.columns[0] == "target") == bool(q)
+    assert targets == np.repeat(range(q or 0), P).tolist() and (
+        frame.columns[0] == "target"
+    ) == bool(q)
     for t, coef in enumerate(np.atleast_2d(model.coef_)):
         target, rows = y.reshape(N, -1)[:, t], frame.iloc[t * P : (t + 1) * P]
         fits = [(S, LinearRegression().fit(X[:, S], target).coef_) for S in model.feature_subsets_]
         for j in range(P):
             found = np.array([b[list(S).index(j)] for S, b in fits if j in S])
             assert rows["feature"].iloc[j] == f"x{j}" and rows["drawn"].iloc[j] == len(found) / 25
-            np.testing.assert_allclose(rows["member_mean"].iloc[j], found.mean(), rtol=1e-6, atol=1e-9)
-            np.testing.assert_allclose(rows["member_spread"].iloc[j], found.std(), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(
+                rows["member_mean"].iloc[j], found.mean(), rtol=1e-6, atol=1e-9
+            )
+            np.testing.assert_allclose(
+                rows["member_spread"].iloc[j], found.std(), rtol=1e-6, atol=1e-9
+            )
             assert rows["same_sign"].iloc[j] == np.mean(np.sign(found) == np.sign(coef[j]))
         np.testing.assert_array_equal(rows["coef"], coef)
         np.testing.assert_array_equal(rows["std"], np.atleast_2d(model.coef_std())[t])
@@ -119,7 +129,12 @@ def test_members_are_those_that_hold_the_column(q, seed):
 def test_what_is_not_known_is_left_empty(seed, tmp_path):
     """Of a column that no member holds; of rows that are gone; of members of blocks."""
     X, y = data(seed)
-    frame = ensemble(seed, max_features=np.array([0.0, 0.5, 0.5, 0.5, 1.0])).fit(X, y).summary().coefficients
+    frame = (
+        ensemble(seed, max_features=np.array([0.0, 0.5, 0.5, 0.5, 1.0]))
+        .fit(X, y)
+        .summary()
+        .coefficients
+    )
     assert frame["drawn"][0] == 0 and frame.loc[0, OF_MEMBERS].isna().all()
     assert frame.loc[1:, OF_MEMBERS].notna().all().all()
     pytest.importorskip("skops")
@@ -148,7 +163,14 @@ def test_the_library_is_remembered_and_forgotten(seed, tmp_path, monkeypatch):
         model = tuned(seed).fit(frame_of(library, X), y)
         frame = model.summary().coefficients
         assert isinstance(frame, sys.modules[library].DataFrame)
-        assert list(frame.columns) == ["feature", "coef", *UNCERTAIN, "effect", "drawn", *OF_MEMBERS]
+        assert list(frame.columns) == [
+            "feature",
+            "coef",
+            *UNCERTAIN,
+            "effect",
+            "drawn",
+            *OF_MEMBERS,
+        ]
         olsen.save(model, tmp_path / "m.skops")
         for one in (model, olsen.load(tmp_path / "m.skops")):
             assert list(one.summary().coefficients["feature"]) == [f"c{j}" for j in range(P)]
@@ -156,9 +178,16 @@ def test_the_library_is_remembered_and_forgotten(seed, tmp_path, monkeypatch):
     assert isinstance(pickle.loads(pickle.dumps(model)).summary().coefficients, polars.DataFrame)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((N, P), np.nan), y)
-    assert isinstance(model.summary().coefficients, polars.DataFrame), "a fit that fails changes nothing"
-    assert isinstance(model.fit(X, y).summary().coefficients, pandas.DataFrame), "arrays come from no such library"
-    assert isinstance(ensemble(seed).partial_fit(frame_of("polars", X), y).summary().coefficients, polars.DataFrame)
+    assert isinstance(model.summary().coefficients, polars.DataFrame), (
+        "a fit that fails changes nothing"
+    )
+    assert isinstance(model.fit(X, y).summary().coefficients, pandas.DataFrame), (
+        "arrays come from no such library"
+    )
+    assert isinstance(
+        ensemble(seed).partial_fit(frame_of("polars", X), y).summary().coefficients,
+        polars.DataFrame,
+    )
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
         _ = model.summary().effects
@@ -175,15 +204,22 @@ def test_facts_of_a_tuned_model(make, seed):
     words = {"loo": "leave-one-out", "kfold": "k-fold cross-validation"}
     assert found["members"] == "30" and found["estimated by"] == words[model.criterion_]
     size = model.inclusion_.sum()
-    assert found["columns in a member"].startswith(f"all {P}" if size == P else f"{size:.4g} of {P}")
+    assert found["columns in a member"].startswith(
+        f"all {P}" if size == P else f"{size:.4g} of {P}"
+    )
     error, spread = found["error of prediction"].split(" (")[0].split(" ± ")
     assert float(error) == pytest.approx(np.sqrt(-model.best_score_), rel=1e-3)
     mse, se = -model.best_score_, model.cv_results_["std_test_score"][model.best_index_]
-    assert float(spread) == pytest.approx((np.sqrt(mse + se / 100) - np.sqrt(mse)) * 100, rel=0.06)  # two digits
+    assert float(spread) == pytest.approx(
+        (np.sqrt(mse + se / 100) - np.sqrt(mse)) * 100, rel=0.06
+    )  # two digits
     assert ("sampling schemes" in found) == (make is tuned)
     for scheme in model.scheme_weights_ if make is tuned else ():
         assert scheme in found["sampling schemes"]
-    assert float(found["scale"]) == pytest.approx(model.scale_, rel=1e-3) and found["solver"] == model.solver_
+    assert (
+        float(found["scale"]) == pytest.approx(model.scale_, rel=1e-3)
+        and found["solver"] == model.solver_
+    )
 
 
 def test_explained_variance_is_weighted_like_the_error(seed):
@@ -193,7 +229,13 @@ def test_explained_variance_is_weighted_like_the_error(seed):
         model = make(seed).fit(X, y, sample_weight=weight)
         share = weight / weight.sum()
         spread = np.mean(
-            [sum(s * (v - (share @ t - s * v) / (1 - s)) ** 2 for s, v in zip(share, t, strict=True)) for t in y.T]
+            [
+                sum(
+                    s * (v - (share @ t - s * v) / (1 - s)) ** 2
+                    for s, v in zip(share, t, strict=True)
+                )
+                for t in y.T
+            ]
         )
         assert facts(model)["R² of held-out rows"] == f"{1 + model.best_score_ / spread:.3f}"
 
@@ -201,24 +243,37 @@ def test_explained_variance_is_weighted_like_the_error(seed):
 def test_facts_of_a_given_size_and_of_fallbacks(seed):
     X, y = data(seed)
     found = facts(ensemble(seed, max_features=2, max_samples=0.5).fit(X, y))
-    assert found["columns in a member"] == "2 of 5 (40%)" and found["rows in a member"] == "30 of 60 (50%)"
+    assert (
+        found["columns in a member"] == "2 of 5 (40%)"
+        and found["rows in a member"] == "30 of 60 (50%)"
+    )
     assert "error of prediction" not in found and "sampling schemes" not in found
     found = facts(ensemble(seed, mixing="stacking").fit(X, y))
     assert found["weights"].startswith(("equal", "stacked")) and "rows in a member" not in found
     X[:, 1] = X[:, 0] + 1e-7 * X[:, 2]
     model = ensemble(seed, max_features=4).fit(X, y)
     assert model.n_fallbacks_ > 0
-    assert facts(model)["solver"] == f"{model.solver_}; {model.n_fallbacks_} members refitted from the data"
+    assert (
+        facts(model)["solver"]
+        == f"{model.solver_}; {model.n_fallbacks_} members refitted from the data"
+    )
 
 
 def test_nobody_elses_text_is_markup_and_we_close_what_we_open(seed):
     X, y = data(seed)
     model = tuned(seed).fit(frame_of("pandas", X, MARKUP), y)
     html, diagram = model._repr_html_(), estimator_html_repr(model)
-    assert "<script>alert" not in html and "<img" not in html and html.count("<script") == diagram.count("<script")
+    assert (
+        "<script>alert" not in html
+        and "<img" not in html
+        and html.count("<script") == diagram.count("<script")
+    )
     start, table = html.split("<body>")[0], html.split("</body>")[1]
     assert start.count("<div") == 2 and table.count("</div>") == 2
-    assert table.count("<tr>") == table.count("</tr>") == table.count('<th scope="row">') and "<caption>" in table
+    assert (
+        table.count("<tr>") == table.count("</tr>") == table.count('<th scope="row">')
+        and "<caption>" in table
+    )
     model.solver_ = "<img src=x>"  # as a pickle may have it
     assert facts(model)["solver"] == "<img src=x>" and "<img" not in model._repr_html_()
 
@@ -229,12 +284,22 @@ def test_diagrams_before_the_fit_inside_of_others_and_as_text(seed):
         assert facts(cls()) == {} and cls.__name__ in cls()._repr_html_()
     pipeline = make_pipeline(StandardScaler(), ensemble(seed)).fit(X, y)
     search = GridSearchCV(ensemble(seed), {"max_features": [1, 2]}).fit(X, y)
-    for outer in (pipeline, search, pickle.loads(pickle.dumps(pipeline)), pickle.loads(pickle.dumps(search))):
-        assert "OLSEnsembleRegressor" in outer._repr_html_() and "StandardScaler" in pipeline._repr_html_()
+    for outer in (
+        pipeline,
+        search,
+        pickle.loads(pickle.dumps(pipeline)),
+        pickle.loads(pickle.dumps(search)),
+    ):
+        assert (
+            "OLSEnsembleRegressor" in outer._repr_html_()
+            and "StandardScaler" in pipeline._repr_html_()
+        )
     model = ensemble(seed).fit(X, y)
     assert "olsen-facts" in model._repr_mimebundle_()["text/html"]
     with sklearn.config_context(display="text"):
-        assert not hasattr(model, "_repr_html_") and list(model._repr_mimebundle_()) == ["text/plain"]
+        assert not hasattr(model, "_repr_html_") and list(model._repr_mimebundle_()) == [
+            "text/plain"
+        ]
 
 
 def test_a_pickle_shows_what_it_holds(seed):
@@ -246,7 +311,9 @@ def test_a_pickle_shows_what_it_holds(seed):
 
 
 def test_looking_computes_nothing(seed):
-    """From 1.8 on scikit-learn asks for every attribute there is, even those that would read all data again."""
+    """From 1.8 on scikit-learn asks for every attribute there is, even those that would read all
+    data again.
+    """
     X, y = data(seed)
     calls = []
 
@@ -264,7 +331,9 @@ def test_looking_computes_nothing(seed):
 
 def test_names_that_can_be_completed(seed):
     streaming, other = ensemble(seed).fit(*data(seed)), ensemble(seed, max_samples=0.5)
-    assert {"coef_", "coef_std", "feature_subsets_", "summary", "partial_fit"} <= set(dir(streaming))
+    assert {"coef_", "coef_std", "feature_subsets_", "summary", "partial_fit"} <= set(
+        dir(streaming)
+    )
     assert "partial_fit" not in dir(other) and "coef_" not in dir(other) and "summary" in dir(other)
 
 
@@ -284,12 +353,16 @@ def test_the_page_of_a_fit(make, seed, tmp_path):
         model.report(tmp_path / "made" / "page.html")
     html = (tmp_path / "made" / "page.html").read_text(encoding="utf-8")
     page = Parts(html)
-    assert "<img" not in html and [tag for tag, _ in page.tags].count("script") == 1  # the page's own
+    assert (
+        "<img" not in html and [tag for tag, _ in page.tags].count("script") == 1
+    )  # the page's own
     assert all(name in page.text for name in MARKUP)
     assert f"{N} rows" in page.text and f"{np.sqrt(-model.best_score_):.4g}" in page.text
     assert f"n_estimators=30, random_state={seed}).fit(X, y).report('page.html')" in page.text
     assert "plus and minus two standard errors" in page.text and "cv=4" in page.text
-    assert not [a for _, a in page.tags if "src" in a or a.get("href", "data:,") != "data:,"], "it needs no other file"
+    assert not [a for _, a in page.tags if "src" in a or a.get("href", "data:,") != "data:,"], (
+        "it needs no other file"
+    )
 
 
 def test_the_page_says_how_wide_intervals_are_and_that_rows_are_few(seed, tmp_path):
@@ -297,7 +370,10 @@ def test_the_page_says_how_wide_intervals_are_and_that_rows_are_few(seed, tmp_pa
     for rows in (N, 20, 6):
         model = AdaptiveOLSEnsembleRegressor().fit(X[:rows], y[:rows])
         model.report(tmp_path / "page.html")
-        text, wide = page_of(tmp_path / "page.html").text, np.mean(np.diff(model.predict_interval(X[:rows])))
+        text, wide = (
+            page_of(tmp_path / "page.html").text,
+            np.mean(np.diff(model.predict_interval(X[:rows]))),
+        )
         if np.isfinite(wide):
             assert float(text.split("within ± ")[1].split()[0]) == pytest.approx(wide / 2, rel=1e-3)
         else:
@@ -314,13 +390,18 @@ def test_the_page_needs_the_rows(seed, tmp_path):
         with pytest.raises(NeedsRows, match="report needs"):
             model.report(place)
         assert not place.exists()
-    for model in (tuned(seed).fit(sparse.csr_array(X), y), pickle.loads(pickle.dumps(tuned(seed).fit(X, y)))):
+    for model in (
+        tuned(seed).fit(sparse.csr_array(X), y),
+        pickle.loads(pickle.dumps(tuned(seed).fit(X, y))),
+    ):
         model.report(place)
         assert f"{N} rows" in page_of(place).text
     weight = np.ones(N)
     weight[[0, 7]] = 0
     y[0] = 1e9
-    tuned(seed).fit(X, y, sample_weight=weight).report(place)  # rows of weight zero are not on the page
+    tuned(seed).fit(X, y, sample_weight=weight).report(
+        place
+    )  # rows of weight zero are not on the page
     text = page_of(place).text
     assert f"{N - 2} rows" in text and "Cross-validated predictions" in text
 
@@ -354,7 +435,10 @@ def test_the_plain_model_predicts_the_same(seed):
     for q, settings in product((None, 1, 2), ({}, {"fit_intercept": False}, {"scale": 0.5})):
         X, y = data(seed, q)
         model = ensemble(seed, **settings).fit(X, y)
-        plain, peer = model.to_linear_regression(), LinearRegression(fit_intercept=model.fit_intercept).fit(X, y)
+        plain, peer = (
+            model.to_linear_regression(),
+            LinearRegression(fit_intercept=model.fit_intercept).fit(X, y),
+        )
         with case(q, settings):
             np.testing.assert_allclose(plain.predict(X), model.predict(X), rtol=1e-13)
             for name in ("coef_", "intercept_", "n_features_in_"):

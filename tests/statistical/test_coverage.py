@@ -77,19 +77,32 @@ def coefficients(n, p, rho, make, seed, repeats=300, noise=None):
         (100, 50, 30, 0.0, None),
         (80, 120, 40, 0.6, None),
         (150, 50, 20, 0.6, lambda rng, X: rng.standard_t(4, len(X)) / np.sqrt(2)),
-        (150, 50, 20, 0.0, lambda rng, X: rng.standard_normal(len(X)) * np.sqrt(0.5 + 0.5 * X[:, 0] ** 2)),
+        (
+            150,
+            50,
+            20,
+            0.0,
+            lambda rng, X: rng.standard_normal(len(X)) * np.sqrt(0.5 + 0.5 * X[:, 0] ** 2),
+        ),
     ],
 )
 def test_standard_errors_of_coefficients(n, p, m, rho, noise, seed):
-    """Within 10 % of the spread over data sets, for all columns together; the spread itself is known to 1 %."""
-    coef, std = coefficients(n, p, rho, lambda: OLSEnsembleRegressor(100, m, random_state=seed), seed, noise=noise)
+    """Within 10 % of the spread over data sets, for all columns together; the spread itself is
+    known to 1 %.
+    """
+    coef, std = coefficients(
+        n, p, rho, lambda: OLSEnsembleRegressor(100, m, random_state=seed), seed, noise=noise
+    )
     ratio = np.sqrt(np.mean(std**2) / np.mean(coef.var(axis=0, ddof=1)))
     print(f"{n} x {p}, members of {m}, rho {rho}: {ratio:.3f}")
     assert 0.9 < ratio < 1.1
 
 
-# the lowest coverage of a signal: those at the edge of being selected were measured at .67, dense ones at .82
-@pytest.mark.parametrize(("kind", "lowest"), [("sparse", 0.55), ("dense", 0.70), ("correlated", 0.65)])
+# the lowest coverage of a signal: those at the edge of being selected were measured at .67, dense
+# ones at .82
+@pytest.mark.parametrize(
+    ("kind", "lowest"), [("sparse", 0.55), ("dense", 0.70), ("correlated", 0.65)]
+)
 def test_standard_errors_after_a_choice(kind, lowest, seed):
     """That other data choose other schemes is in them; the table of docs/guide/uncertainty.md."""
     beta = np.zeros(50) if kind != "dense" else 0.2 * np.random.default_rng(1).standard_normal(50)
@@ -105,8 +118,14 @@ def test_standard_errors_after_a_choice(kind, lowest, seed):
     ratio = std.mean(axis=0) / coef.std(axis=0, ddof=1)
     covered = (np.abs(coef - coef.mean(axis=0)) <= 1.645 * std).mean(axis=0)
     of_predictions = np.mean(there_std.mean(axis=0) / there.std(axis=0, ddof=1))
-    print(kind, ratio[:5].round(2), ratio[5:].mean().round(2), covered[:5].round(2), covered.mean().round(3),
-          of_predictions.round(2))  # fmt: skip
+    print(
+        kind,
+        ratio[:5].round(2),
+        ratio[5:].mean().round(2),
+        covered[:5].round(2),
+        covered.mean().round(3),
+        of_predictions.round(2),
+    )
     assert ratio[:5].min() > 0.7 and ratio[:5].max() < 1.5
     assert 0.9 < ratio[5:].mean() < 1.4
     assert covered[:5].min() > lowest and covered.mean() > 0.85
@@ -118,8 +137,14 @@ def test_another_draw_moves_as_much_as_was_said(design, seed):
     rng = np.random.default_rng([seed, 29])
     X = rng.standard_normal((100, 50))
     y = X[:, :5].sum(axis=1) + rng.standard_normal(100)
-    models = [OLSEnsembleRegressor(60, 15, design=design, random_state=1000 * seed + i).fit(X, y) for i in range(200)]
+    models = [
+        OLSEnsembleRegressor(60, 15, design=design, random_state=1000 * seed + i).fit(X, y)
+        for i in range(200)
+    ]
     seen = np.var([m.predict(X) for m in models], axis=0, ddof=1).mean()
     ends = [np.diff(m.predict_interval(X[:1], 0.6826894921370859, "normal")) for m in models[:40]]
-    said = [1e-6 * (width / 2) ** 2 * m.members_needed(1e-6) / 60 for m, width in zip(models, ends, strict=False)]
+    said = [
+        1e-6 * (width / 2) ** 2 * m.members_needed(1e-6) / 60
+        for m, width in zip(models, ends, strict=False)
+    ]
     assert abs(np.mean(said) / seen - 1) < 0.15

@@ -1,6 +1,8 @@
-"""Sparse signals and unequal probabilities at the sizes of docs/theory.md, by simulation; ``pytest -s`` prints all.
+"""Sparse signals and unequal probabilities at the sizes of docs/theory.md, by simulation; ``pytest
+-s`` prints all.
 
-Tolerances are 4 standard errors of the simulation: a correct exact formula fails about once in 16 000 lines.
+Tolerances are 4 standard errors of the simulation: a correct exact formula fails about once in 16
+000 lines.
 """
 
 import numpy as np

@@ -1,7 +1,9 @@
-"""Every formula of `olsen.theory` against simulation, at sizes where the statement is meant to hold.
+"""Every formula of `olsen.theory` against simulation, at sizes where the statement is meant to
+hold.
 
-Tolerances are 4 standard errors of the simulation: a correct exact formula fails about once in 16 000 lines. For a
-limit or an approximation the size is such that its own error stays below the standard error. ``pytest -s`` prints all.
+Tolerances are 4 standard errors of the simulation: a correct exact formula fails about once in 16
+000 lines. For a limit or an approximation the size is such that its own error stays below the
+standard error. ``pytest -s`` prints all.
 """
 
 import numpy as np
@@ -32,7 +34,16 @@ FINITE = [
     ("balanced", 60, 48, 35, 60, 5, 0.4, 2500),
     ("independent", 100, 60, 24, 50, 4, 0.8, 1200),
     ("independent", 100, 60, 30, 70, 6, 0.8, 1200),
-    ("balanced", 120, 90, 30, 60, 5, 0.8, 1200),  # columns in groups of three, rows in groups of two
+    (
+        "balanced",
+        120,
+        90,
+        30,
+        60,
+        5,
+        0.8,
+        1200,
+    ),  # columns in groups of three, rows in groups of two
     ("balanced", 120, 60, 40, 80, 7, 0.8, 1200),
 ]
 
@@ -44,7 +55,9 @@ def test_finite_risk(rng, design, n, p, m, tau, k, sigma, trials):
     for beta in (sim.unit_signal(p), sim.gaussian_signal(p))[: 2 if tau == n else 1]:
         risk = sim.simulate(rng, n, beta, sigma, draw(p, m, k), rows=rows, trials=trials)
         how = {"n_samples": tau, "design": design}
-        risk.ensemble.check(theory.expected_risk(n, p, m, sigma, k=k, **how), f"{design} {n, p, m, tau, k}")
+        risk.ensemble.check(
+            theory.expected_risk(n, p, m, sigma, k=k, **how), f"{design} {n, p, m, tau, k}"
+        )
         risk.own.check(theory.expected_risk(n, p, m, sigma, k=1, **how), "  one member")
 
 
@@ -58,7 +71,9 @@ def test_finite_bias_and_variance(rng):
 
 @pytest.mark.parametrize(("n", "tau", "a"), [(6, 4, 1), (10, 6, 2), (20, 12, 8), (60, 30, 15)])
 def test_printed_pair_variance_is_only_a_limit(rng, n, tau, a):
-    """The paper's a/(n-a-1) for different members with eta < 1 is rejected; the refinement is nearer."""
+    """The paper's a/(n-a-1) for different members with eta < 1 is rejected; the refinement is
+    nearer.
+    """
     values = []
     for _ in range(60_000 // n):
         X = rng.standard_normal((200, n, a))
@@ -69,7 +84,10 @@ def test_printed_pair_variance_is_only_a_limit(rng, n, tau, a):
     refined = mean_refined(n, tau, a)
     print(f"v {n, tau, a}: {simulated} printed {printed:.4f} refined {refined:.4f}")
     assert abs(simulated.mean - printed) > 4 * simulated.standard_error
-    assert abs(simulated.mean - refined) < 0.6 * abs(simulated.mean - printed) + 4 * simulated.standard_error
+    assert (
+        abs(simulated.mean - refined)
+        < 0.6 * abs(simulated.mean - printed) + 4 * simulated.standard_error
+    )
 
 
 def padded_pinv(X, rows):
@@ -83,7 +101,9 @@ def padded_pinv(X, rows):
 
 def mean_refined(n, tau, a):
     t = np.arange(max(1, 2 * tau - n), tau + 1)
-    return hypergeom(n, tau, tau).pmf(t) @ theory.overlap_variance(n, a, 1.0, n_samples=tau, shared_rows=t)
+    return hypergeom(n, tau, tau).pmf(t) @ theory.overlap_variance(
+        n, a, 1.0, n_samples=tau, shared_rows=t
+    )
 
 
 LIMITS = [
@@ -101,14 +121,19 @@ LIMITS = [
 
 @pytest.mark.parametrize(("n", "p", "m", "tau", "k", "sigma"), LIMITS)
 def test_limits_on_both_sides_of_the_peak(rng, n, p, m, tau, k, sigma):
-    """Few trials on purpose: the limit differs from the finite value by at most half a standard error.
+    """Few trials on purpose: the limit differs from the finite value by at most half a standard
+    error.
 
     Near the peak that holds for different members only: one member is 5 % above its limit there.
     """
     rows = None if tau == n else sim.independent(n, tau, k)
-    risk = sim.simulate(rng, n, sim.unit_signal(p), sigma, sim.independent(p, m, k), rows=rows, trials=60)
+    risk = sim.simulate(
+        rng, n, sim.unit_signal(p), sigma, sim.independent(p, m, k), rows=rows, trials=60
+    )
     alpha, gamma, eta = m / p, p / n, tau / n
-    risk.pair.check(theory.limiting_risk(alpha, gamma, sigma, eta=eta), f"limit {n, p, m, tau, k}, pairs")
+    risk.pair.check(
+        theory.limiting_risk(alpha, gamma, sigma, eta=eta), f"limit {n, p, m, tau, k}, pairs"
+    )
     if abs(m - tau) >= 0.5 * tau:
         risk.ensemble.check(theory.limiting_risk(alpha, gamma, sigma, k=k, eta=eta), "  ensemble")
 
@@ -118,31 +143,47 @@ def test_interpolators(rng, m):
     n, p, tau, k = 100, 200, 50, 8
     features, rows = sim.independent(p, m, k), sim.independent(n, tau, k)
     risk = sim.simulate(rng, n, sim.unit_signal(p), 0.7, features, rows=rows, trials=400)
-    risk.ensemble.check(theory.minimum_norm_risk(n, p, m, 0.7, k=k, n_samples=tau), f"interpolators m={m}")
+    risk.ensemble.check(
+        theory.minimum_norm_risk(n, p, m, 0.7, k=k, n_samples=tau), f"interpolators m={m}"
+    )
     risk.own.check(theory.minimum_norm_risk(n, p, m, 0.7, k=1, n_samples=tau), "  one member")
-    risk.pair.check(theory.minimum_norm_risk(n, p, m, 0.7, k=np.inf, n_samples=tau), "  different members")
+    risk.pair.check(
+        theory.minimum_norm_risk(n, p, m, 0.7, k=np.inf, n_samples=tau), "  different members"
+    )
 
 
 @pytest.mark.parametrize("m", [100, 200])
 def test_bias_and_variance_of_interpolators_do_not_depend_on_alpha(rng, m):
     n, p, tau, k = 100, 200, 50, 8
-    draws = {"features": sim.independent(p, m, k), "rows": sim.independent(n, tau, k), "trials": 400}
+    draws = {
+        "features": sim.independent(p, m, k),
+        "rows": sim.independent(n, tau, k),
+        "trials": 400,
+    }
     bias = sim.simulate(rng, n, sim.unit_signal(p), 0.0, **draws)
     bias.pair.check(theory.limiting_bias(1.0, 2.0, eta=0.5), f"pair bias m={m}")
     variance = sim.simulate(rng, n, np.zeros(p), 1.0, **draws)
-    # The limit, 0.1429, is 0.7 standard errors below the value at this size, so the latter is the target.
+    # The limit, 0.1429, is 0.7 standard errors below the value at this size, so the latter is the
+    # target.
     expected = theory.minimum_norm_risk(n, p, m, 1.0, k=np.inf, n_samples=tau, beta_norm=0.0)
     assert expected == pytest.approx(theory.limiting_variance(1.0, 2.0, 1.0, eta=0.5), rel=0.01)
     variance.pair.check(expected, f"pair variance m={m}")
 
 
 @pytest.mark.parametrize(
-    ("p", "sigma", "tau", "k"), [(200, 0.5, 75, 4), (200, 0.5, 75, 8), (400, 1.0, 50, 4), (400, 1.0, 50, 3)]
+    ("p", "sigma", "tau", "k"),
+    [(200, 0.5, 75, 4), (200, 0.5, 75, 8), (400, 1.0, 50, 4), (400, 1.0, 50, 3)],
 )
 def test_balanced_rows_of_interpolators(rng, p, sigma, tau, k):
     everything = np.arange(p)
     risk = sim.simulate(
-        rng, 100, sim.unit_signal(p), sigma, lambda _: [everything] * k, rows=sim.balanced(100, tau, k), trials=300
+        rng,
+        100,
+        sim.unit_signal(p),
+        sigma,
+        lambda _: [everything] * k,
+        rows=sim.balanced(100, tau, k),
+        trials=300,
     )
     expected = theory.minimum_norm_risk(100, p, p, sigma, k=k, n_samples=tau, design="balanced")
     risk.ensemble.check(expected, f"row folds {p, tau, k}")
@@ -150,7 +191,9 @@ def test_balanced_rows_of_interpolators(rng, p, sigma, tau, k):
 
 @pytest.mark.parametrize("mu", [0.6, 1.4])
 def test_scaling(rng, mu):
-    risk = sim.simulate(rng, 40, sim.unit_signal(30), 1.0, sim.independent(30, 10, 5), mu=mu, trials=4000)
+    risk = sim.simulate(
+        rng, 40, sim.unit_signal(30), 1.0, sim.independent(30, 10, 5), mu=mu, trials=4000
+    )
     risk.ensemble.check(theory.expected_risk(40, 30, 10, 1.0, k=5, mu=mu), f"mu={mu} least squares")
     features, rows = sim.independent(120, 90, 4), sim.independent(60, 30, 4)
     risk = sim.simulate(rng, 60, sim.unit_signal(120), 0.7, features, rows=rows, mu=mu, trials=600)
@@ -166,7 +209,9 @@ def test_ridge(rng):
 
     for lam in (0.1, 0.5):
         penalty = lam * n
-        risk = sim.simulate(rng, n, sim.gaussian_signal(p), sigma, lambda _: [], trials=300, fit=fit)
+        risk = sim.simulate(
+            rng, n, sim.gaussian_signal(p), sigma, lambda _: [], trials=300, fit=fit
+        )
         risk.ensemble.check(theory.ridge_risk(lam, p / n, sigma), f"ridge lam={lam}")
 
 
@@ -187,29 +232,38 @@ def predicted(Sigma, beta, subsets, sigma, n, tau, penalty=0.0):
         for j in range(i, k):
             shared = tau if i == j else tau**2 / n
             how = {"n": n, "rows_i": tau, "rows_j": tau, "shared_rows": shared, "penalty": penalty}
-            total += (1 + (i != j)) * theory.pair_risk(Sigma, beta, subsets[i], subsets[j], sigma, **how)
+            total += (1 + (i != j)) * theory.pair_risk(
+                Sigma, beta, subsets[i], subsets[j], sigma, **how
+            )
     return total / k**2
 
 
 @pytest.mark.parametrize("name", COVARIANCES)
 @pytest.mark.parametrize(
-    ("n", "p", "m", "tau"), [(100, 60, 30, 100), (100, 60, 24, 50), (80, 120, 30, 80), (80, 120, 90, 48)]
+    ("n", "p", "m", "tau"),
+    [(100, 60, 30, 100), (100, 60, 24, 50), (80, 120, 30, 80), (80, 120, 90, 48)],
 )
 def test_general_covariance(rng, name, n, p, m, tau):
     Sigma, beta, k = COVARIANCES[name](p), sim.unit_signal(p, 1), 8
     members = [rng.permutation(p)[:m] for _ in range(k)]
     rows = None if tau == n else sim.independent(n, tau, k)
-    risk = sim.simulate(rng, n, beta, 0.7, lambda _: members, rows=rows, covariance=Sigma, trials=300)
+    risk = sim.simulate(
+        rng, n, beta, 0.7, lambda _: members, rows=rows, covariance=Sigma, trials=300
+    )
     risk.ensemble.check(predicted(Sigma, beta, members, 0.7, n, tau), f"{name} {n, p, m, tau}")
 
 
 @pytest.mark.parametrize("name", ["ar1", "spiked"])
 def test_general_covariance_with_gaussian_signal(rng, name):
-    """The formula is quadratic in beta, so its mean over beta ~ N(0, I/p) is its mean over the coordinate axes."""
+    """The formula is quadratic in beta, so its mean over beta ~ N(0, I/p) is its mean over the
+    coordinate axes.
+    """
     n, p, m, k = 80, 40, 16, 5
     Sigma = COVARIANCES[name](p)
     members = [rng.permutation(p)[:m] for _ in range(k)]
-    risk = sim.simulate(rng, n, sim.gaussian_signal(p), 0.7, lambda _: members, covariance=Sigma, trials=1500)
+    risk = sim.simulate(
+        rng, n, sim.gaussian_signal(p), 0.7, lambda _: members, covariance=Sigma, trials=1500
+    )
     noise = predicted(Sigma, np.zeros(p), members, 0.7, n, n)
     axes = [predicted(Sigma, axis, members, 0.7, n, n) - noise for axis in np.eye(p)]
     risk.ensemble.check(noise + np.mean(axes), f"gaussian signal {name}")
@@ -229,8 +283,12 @@ def test_ridge_members(rng, name):
         return coef
 
     draw = sim.independent(n, tau, k)
-    risk = sim.simulate(rng, n, beta, 0.7, lambda _: members, rows=draw, covariance=Sigma, trials=300, fit=fit)
-    risk.ensemble.check(predicted(Sigma, beta, members, 0.7, n, tau, penalty), f"ridge members {name}")
+    risk = sim.simulate(
+        rng, n, beta, 0.7, lambda _: members, rows=draw, covariance=Sigma, trials=300, fit=fit
+    )
+    risk.ensemble.check(
+        predicted(Sigma, beta, members, 0.7, n, tau, penalty), f"ridge members {name}"
+    )
 
 
 @pytest.mark.parametrize("name", COVARIANCES)
@@ -247,28 +305,37 @@ def test_average_over_subsets(rng, name):
 
 
 def test_matched_probabilities_restore_the_ridge_optimum(rng):
-    """Diagonal covariance, log-spaced variances: uniform members lose to ridge, matched coin flips do not."""
+    """Diagonal covariance, log-spaced variances: uniform members lose to ridge, matched coin flips
+    do not.
+    """
     n = p = 100
     Sigma, sigma, k = sim.log_diagonal(p), 0.3, 150
     penalty = p * sigma**2
     alpha = theory.ridge_matched_probabilities(np.diag(Sigma), penalty, n=n)
     grid = np.arange(5, 96)
     mean_square = np.full(p, p**-0.5)
-    uniform = [theory.diagonal_risk(np.diag(Sigma), mean_square, np.full(p, m / p), sigma, n=n, k=k) for m in grid]
+    uniform = [
+        theory.diagonal_risk(np.diag(Sigma), mean_square, np.full(p, m / p), sigma, n=n, k=k)
+        for m in grid
+    ]
     m = int(grid[np.argmin(uniform)])
     gaps = {"uniform": [], "ridge": [], "matched": []}
     for _ in range(60):
         beta = rng.standard_normal(p) / np.sqrt(p)
         X = rng.standard_normal((n, p)) * np.sqrt(np.diag(Sigma))
         y = X @ beta + sigma * rng.standard_normal(n)
-        matched = sim.fit_members(X, y, [np.flatnonzero(rng.random(p) < alpha) for _ in range(k)]).mean(axis=0)
+        matched = sim.fit_members(
+            X, y, [np.flatnonzero(rng.random(p) < alpha) for _ in range(k)]
+        ).mean(axis=0)
         plain = sim.fit_members(X, y, [rng.permutation(p)[:m] for _ in range(k)]).mean(axis=0)
         ridge = np.linalg.solve(X.T @ X + penalty * np.eye(p), X.T @ y)
         for name, coef in (("uniform", plain), ("ridge", ridge), ("matched", matched)):
             gaps[name].append(np.sum(np.diag(Sigma) * (coef - beta) ** 2))
     gain = sim.estimate(np.subtract(gaps["uniform"], gaps["matched"]))
     assert gain.mean > 4 * gain.standard_error
-    sim.estimate(gaps["ridge"]).check(theory.ridge_covariance_risk(Sigma, mean_square, penalty, sigma, n=n), "ridge")
+    sim.estimate(gaps["ridge"]).check(
+        theory.ridge_covariance_risk(Sigma, mean_square, penalty, sigma, n=n), "ridge"
+    )
     expected = theory.diagonal_risk(np.diag(Sigma), mean_square, alpha, sigma, n=n, k=k)
     sim.estimate(gaps["matched"]).check(expected, "matched")
 
@@ -297,17 +364,23 @@ ESTIMATORS = [
 @pytest.mark.parametrize("design", ["independent", "balanced"])
 @pytest.mark.parametrize(("m", "max_samples", "sampling", "k"), ESTIMATORS)
 def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampling, k):
-    """The whole chain: subsets as the estimator draws them, members as it solves them, averaged as it averages."""
+    """The whole chain: subsets as the estimator draws them, members as it solves them, averaged as
+    it averages.
+    """
     n, p, sigma, how = 50, 36, 0.6, {"sampling": sampling, "design": design}
     given = {"n_estimators": k, "max_features": m, "max_samples": max_samples}
-    risk = sim.fitted_risk(np.random.default_rng([seed, 7]), n, sim.unit_signal(p), sigma, 1200, **given, **how)
+    risk = sim.fitted_risk(
+        np.random.default_rng([seed, 7]), n, sim.unit_signal(p), sigma, 1200, **given, **how
+    )
     expected = theory.expected_risk(n, p, m, sigma, k=k, n_samples=int(max_samples * n), **how)
     risk.check(expected, f"estimator {m, max_samples, sampling, design}")
 
 
 @pytest.mark.parametrize(("alpha", "n"), [(0.3, 12), (0.7, 20)])
 def test_rejected_coin_flips_as_the_estimator_redraws_them(seed, alpha, n):
-    """Overlaps alone, so no heavy tails: mean of the pair formula over same-group pairs of the drawn subsets."""
+    """Overlaps alone, so no heavy tails: mean of the pair formula over same-group pairs of the
+    drawn subsets.
+    """
     p, most = 20, n - 2
     _, same = finite._coin_overlaps(p, alpha, most, "balanced")
     group = int(1 / min(alpha, 1 - alpha) + 1e-9)

@@ -1,4 +1,6 @@
-"""Penalty and subset size on given data: equations to rounding, enumeration, and a sampled ensemble."""
+"""Penalty and subset size on given data: equations to rounding, enumeration, and a sampled
+ensemble.
+"""
 
 from itertools import combinations, product
 
@@ -25,12 +27,16 @@ def leverage(X, penalty):
 
 def test_penalty_satisfies_its_equations(monkeypatch):
     monkeypatch.setattr(equivalence, "MAX_NEWTON_STEPS", 9)  # more are an error
-    for kind, (n, p, m) in product(["iid", "ar", "scaled"], [(60, 20, 8), (60, 20, 19), (30, 50, 12), (30, 50, 27)]):
+    for kind, (n, p, m) in product(
+        ["iid", "ar", "scaled"], [(60, 20, 8), (60, 20, 19), (30, 50, 12), (30, 50, 27)]
+    ):
         X = problem(n, p, kind)
         penalty = equivalence.ridge_penalty(X, m)
         with case(kind, n, p, m):
             np.testing.assert_allclose(leverage(X - X.mean(axis=0), penalty), m / p, atol=1e-9)
-            np.testing.assert_allclose(equivalence.inclusion_probabilities(X, penalty), m / p, atol=1e-9)
+            np.testing.assert_allclose(
+                equivalence.inclusion_probabilities(X, penalty), m / p, atol=1e-9
+            )
     with threadpool_limits(1):
         assert equivalence.ridge_penalty(problem(1200, 1000, "ar"), 300).min() > 0
     wide = problem(40, 300, "ar")
@@ -45,7 +51,9 @@ def test_counts_fractions_and_probabilities_agree():
     np.testing.assert_allclose(equivalence.ridge_penalty(X, 0.4), one, rtol=1e-9)
     np.testing.assert_allclose(equivalence.ridge_penalty(X, np.full(10, 0.4)), one, rtol=1e-9)
     alpha, scale = np.linspace(0.1, 0.9, 10), np.geomspace(1e-3, 1e3, 10)
-    np.testing.assert_allclose(leverage(X, equivalence.ridge_penalty(X, alpha, center=False)), alpha, atol=1e-9)
+    np.testing.assert_allclose(
+        leverage(X, equivalence.ridge_penalty(X, alpha, center=False)), alpha, atol=1e-9
+    )
     np.testing.assert_allclose(equivalence.ridge_penalty(X * scale, 4), one * scale**2, rtol=1e-7)
 
 
@@ -64,7 +72,9 @@ def test_isotropic_penalty_has_the_degrees_of_freedom():
 
 
 def test_determinantal_subsets_average_exactly_to_this_ridge():
-    """P(S) ~ det(G_SS) prod of d outside S: mean member = ridge, inclusion = alpha. All 2^6 subsets enumerated."""
+    """P(S) ~ det(G_SS) prod of d outside S: mean member = ridge, inclusion = alpha. All 2^6 subsets
+    enumerated.
+    """
     X = problem(9, 6, "ar")
     y = X @ np.ones(6) + np.random.default_rng(1).standard_normal(9)
     G, c = X.T @ X, X.T @ y
@@ -91,7 +101,9 @@ def test_uniform_subsets_satisfy_the_same_equations_exactly():
 
 
 def test_large_uniform_ensemble_is_close_to_this_ridge_and_further_from_none(seed):
-    """iid columns: the fit with D is nearer to 3000 members than the isotropic one; both nearer than no penalty."""
+    """iid columns: the fit with D is nearer to 3000 members than the isotropic one; both nearer
+    than no penalty.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((60, 20)) * np.geomspace(1, 10, 20)
     y = X @ sim.unit_signal(20) + rng.standard_normal(60)
@@ -110,15 +122,24 @@ def test_large_uniform_ensemble_is_close_to_this_ridge_and_further_from_none(see
 def test_collinear_columns_are_named():
     X = problem(20, 5)
     X[:, 3] = X[:, 0] - 2 * X[:, 2]
-    for call in (lambda: equivalence.ridge_penalty(X, 2), lambda: equivalence.inclusion_probabilities(X, 1.0)):
+    for call in (
+        lambda: equivalence.ridge_penalty(X, 2),
+        lambda: equivalence.inclusion_probabilities(X, 1.0),
+    ):
         with pytest.raises(ValueError, match=r"exact linear combination") as error:
             call()
-        named = {int(word.strip("[],:")) for word in str(error.value).split() if word.strip("[],:").isdigit()}
+        named = {
+            int(word.strip("[],:"))
+            for word in str(error.value).split()
+            if word.strip("[],:").isdigit()
+        }
         assert named == {0, 2, 3}
     assert equivalence.inclusion_probabilities(X, 1.0, check_collinear=False).shape == (5,)
     wide = problem(10, 30)
     wide[:, 7] = 1 - 3 * wide[:, 2]
-    with pytest.raises(ValueError, match=r"column 7 is an exact linear combination of columns \[2\]"):
+    with pytest.raises(
+        ValueError, match=r"column 7 is an exact linear combination of columns \[2\]"
+    ):
         equivalence.ridge_penalty(wide, 4)
     wide[:, 7] = 0.1
     with pytest.raises(ValueError, match=r"columns \[7\] are constant"):

@@ -1,4 +1,6 @@
-"""Figures: recipes are the captions', simulation agrees with theory, files are whole and repeatable."""
+"""Figures: recipes are the captions', simulation agrees with theory, files are whole and
+repeatable.
+"""
 
 import io
 import json
@@ -13,10 +15,24 @@ from olsen.figures import RECIPES, plans, reproduction
 from olsen.figures.draw import PICTURES
 
 SMALL = {
-    "trials": 2, "k": (1, 10, 40), "repeats": 2, "sigmas": (0.5, 2.0), "members": 20, "nonzeros": (2, 20), "draws": 5,
-    "shares": (0.2, 0.5), "line_points": 2, "n_subsets": 40, "points": 2,
-}  # fmt: skip
-SMALLER = {"figure1": {"trials": 0}, "figure3": {"ks": (20,)}, "figure9": {"n": 40, "p": 20}, "figure10": {"n": 60}}
+    "trials": 2,
+    "k": (1, 10, 40),
+    "repeats": 2,
+    "sigmas": (0.5, 2.0),
+    "members": 20,
+    "nonzeros": (2, 20),
+    "draws": 5,
+    "shares": (0.2, 0.5),
+    "line_points": 2,
+    "n_subsets": 40,
+    "points": 2,
+}
+SMALLER = {
+    "figure1": {"trials": 0},
+    "figure3": {"ks": (20,)},
+    "figure9": {"n": 40, "p": 20},
+    "figure10": {"n": 60},
+}
 
 
 def test_the_captions_constants():
@@ -37,33 +53,54 @@ def pixels(figure):
 
 @pytest.mark.parametrize("name", list(RECIPES))
 def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
-    """A small run of every figure, through the disk: the same picture, and another table gives another one."""
+    """A small run of every figure, through the disk: the same picture, and another table gives
+    another one.
+    """
     constants = RECIPES[name].at("quick")
     small = {constant: value for constant, value in SMALL.items() if hasattr(constants, constant)}
     constants.__dict__.update(small | SMALLER.get(name, {}))
     table = plans.PLANS[name](constants).run(constants.trials, seed=0, n_jobs=1)
     reproduction._write_csv(table, tmp_path / f"{name}.csv")
     stored = pd.read_csv(tmp_path / f"{name}.csv").to_dict("list")
-    other = {**table, "x": [2 * x for x in table["x"]], "mean": [2 * mean for mean in table["mean"]]}
-    assert pixels(figures.draw(name, stored)) == pixels(figures.draw(name, table)) != pixels(figures.draw(name, other))
+    other = {
+        **table,
+        "x": [2 * x for x in table["x"]],
+        "mean": [2 * mean for mean in table["mean"]],
+    }
+    assert (
+        pixels(figures.draw(name, stored))
+        == pixels(figures.draw(name, table))
+        != pixels(figures.draw(name, other))
+    )
     found = figures.deviation(table)
-    assert name in ("figure1", "figure9", "figure10") or sum(entry["points"] for entry in found.values()) > 0
+    assert (
+        name in ("figure1", "figure9", "figure10")
+        or sum(entry["points"] for entry in found.values()) > 0
+    )
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "figure1"])
 def test_simulation_agrees_with_exact_theory(name, seed):
-    """Quick scale, below 5 standard errors: with 12 trials and 40 points a correct build passes 199 times of 200."""
+    """Quick scale, below 5 standard errors: with 12 trials and 40 points a correct build passes 199
+    times of 200.
+    """
     entry = figures.deviation(figures.compute(name, "quick", seed=seed, n_jobs=-1)).get("exact")
     assert entry is None or entry["largest"] < 5
 
 
 @pytest.mark.statistical
 def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
-    """Figure 9, quick. Methods see the same data, so errors of their means added in squares are on the safe side."""
+    """Figure 9, quick. Methods see the same data, so errors of their means added in squares are on
+    the safe side.
+    """
     table = figures.compute("figure9", "quick", seed=seed, n_jobs=-1)
-    rows = zip(*(table[name] for name in ("series", "kind", "x", "mean", "standard_error")), strict=True)
-    found = {(series, x): (mean, error) for series, kind, x, mean, error in rows if kind == "simulation"}
+    rows = zip(
+        *(table[name] for name in ("series", "kind", "x", "mean", "standard_error")), strict=True
+    )
+    found = {
+        (series, x): (mean, error) for series, kind, x, mean, error in rows if kind == "simulation"
+    }
     assert {x for _, x in found} == {1, 4, 16, 64, 150}
     for (series, x), (mean, error) in found.items():
         ours, our_error = found["adaptive ensemble", x]
@@ -71,21 +108,36 @@ def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
 
 
 def test_plans_show_the_default_and_the_optimal_ridge_risk_and_simulate_shared_cells_once():
-    plan = {number: plans.PLANS[number](RECIPES[number].at("quick")) for number in ("figure2", "figure5", "figure9")}
+    plan = {
+        number: plans.PLANS[number](RECIPES[number].at("quick"))
+        for number in ("figure2", "figure5", "figure9")
+    }
     points = plan["figure9"].points
-    ours = {method.path: dict(method.parameters) for (_, method), *_ in points if method.path.startswith("olsen.")}
+    ours = {
+        method.path: dict(method.parameters)
+        for (_, method), *_ in points
+        if method.path.startswith("olsen.")
+    }
     plain = {"fit_intercept": False}  # all else at its defaults
-    assert ours == {f"olsen.{cls.__name__}": plain for cls in (AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV)}
+    assert ours == {
+        f"olsen.{cls.__name__}": plain
+        for cls in (AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV)
+    }
     levels = {row[1]: row[4] for row in plan["figure2"].rows if row[2] == "reference"}
     for gamma in RECIPES["figure2"].constants["gammas"]:
-        assert levels[f"gamma={gamma:g}, optimal ridge"] == pytest.approx(float(theory.optimal_ridge_risk(gamma, 1.0)))
+        assert levels[f"gamma={gamma:g}, optimal ridge"] == pytest.approx(
+            float(theory.optimal_ridge_risk(gamma, 1.0))
+        )
     assert len({cell for cell, *_ in plan["figure5"].points}) == 2
 
 
 def test_reproduce_writes_table_manifest_and_pictures(tmp_path, monkeypatch):
     recipe = replace(RECIPES["figure8"], quick={"trials": 3, "points": 2})
     monkeypatch.setitem(reproduction.RECIPES, "figure8", recipe)
-    told, out = [], {suffix: tmp_path / f"figure8.{suffix}" for suffix in ("csv", "json", "pdf", "png")}
+    told, out = (
+        [],
+        {suffix: tmp_path / f"figure8.{suffix}" for suffix in ("csv", "json", "pdf", "png")},
+    )
     (report,) = figures.reproduce(
         ["figure8"], scale="quick", out=tmp_path, n_jobs=2, progress=lambda *a: told.append(a)
     )
@@ -101,11 +153,20 @@ def test_reproduce_writes_table_manifest_and_pictures(tmp_path, monkeypatch):
 
 
 def test_deviation_ignores_what_theory_does_not_know():
-    row = {"kind": ["simulation"], "mean": [1.0], "expected": [np.nan], "standard_error": [0.1], "status": ["exact"]}
+    row = {
+        "kind": ["simulation"],
+        "mean": [1.0],
+        "expected": [np.nan],
+        "standard_error": [0.1],
+        "status": ["exact"],
+    }
     assert figures.deviation({**row, "series": ["a"], "x": [1.0]}) == {}
 
 
 def test_unknown_names_are_refused():
-    for call, words in ((("figure12", "quick"), "there is no figure"), (("figure2", "huge"), "quick")):
+    for call, words in (
+        (("figure12", "quick"), "there is no figure"),
+        (("figure2", "huge"), "quick"),
+    ):
         with pytest.raises(ValueError, match=words):
             figures.compute(*call)

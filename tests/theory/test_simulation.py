@@ -1,4 +1,6 @@
-"""Simulation: problems have the moments they claim, methods are the estimators they name, runs resume exactly."""
+"""Simulation: problems have the moments they claim, methods are the estimators they name, runs
+resume exactly.
+"""
 
 import math
 from itertools import product
@@ -14,7 +16,9 @@ from olsen.simulation.problems import COVARIANCES
 
 
 def test_rows_have_the_covariance(seed):
-    """Every entry of the sample covariance of 4000 rows within 5.5 standard errors (36 entries, five covariances)."""
+    """Every entry of the sample covariance of 4000 rows within 5.5 standard errors (36 entries,
+    five covariances).
+    """
     for covariance in COVARIANCES:
         problem = LinearProblem(4000, 6, covariance=covariance)
         X, Sigma = problem.draw(np.random.default_rng(seed)).X, problem.covariance_matrix()
@@ -35,7 +39,11 @@ def test_coefficients_are_of_norm_one_and_of_their_kind(seed):
 
 def test_noise_has_its_standard_deviation(seed):
     for noise in ("gaussian", "student"):
-        drawn = LinearProblem(40_000, 1, 0.7, noise=noise, degrees=8.0).draw(np.random.default_rng(seed)).noise
+        drawn = (
+            LinearProblem(40_000, 1, 0.7, noise=noise, degrees=8.0)
+            .draw(np.random.default_rng(seed))
+            .noise
+        )
         squares = drawn**2
         assert abs(squares.mean() - 0.49) < 5 * squares.std() / math.sqrt(len(squares)), noise
 
@@ -59,13 +67,21 @@ def test_all_numbers_of_members_from_one_solve_are_the_estimators():
     for design, max_samples in product(["independent", "balanced"], [1.0, 20]):
         found = Ensemble(6, max_samples, k=ks, design=design, scale=0.9).evaluate(sample, seed=4)
         for k, parts in zip(ks, found, strict=True):
-            model = OLSEnsembleRegressor(k, 6, max_samples, design=design, fit_intercept=False, random_state=4)
+            model = OLSEnsembleRegressor(
+                k, 6, max_samples, design=design, fit_intercept=False, random_state=4
+            )
             errors = [
                 0.9 * model.fit(sample.X, y).coef_ - truth
-                for y, truth in ((sample.y, sample.beta), (sample.signal, sample.beta), (sample.noise, 0))
+                for y, truth in (
+                    (sample.y, sample.beta),
+                    (sample.signal, sample.beta),
+                    (sample.noise, 0),
+                )
             ]
             with case(design, max_samples, k):
-                np.testing.assert_allclose(parts, [e @ sample.covariance @ e for e in errors], rtol=1e-9)
+                np.testing.assert_allclose(
+                    parts, [e @ sample.covariance @ e for e in errors], rtol=1e-9
+                )
 
 
 def test_pooled_values_are_means_over_members_and_pairs():
@@ -86,7 +102,12 @@ def test_ridge_and_dropout_are_their_formulas():
         ridge = SklearnRidge(3.0, fit_intercept=False).fit(sample.X, sample.y).coef_
         coef = np.linalg.solve(G + (0.6 / 0.4) * np.diag(np.diag(G)), c) / 0.4
         same = Estimator("sklearn.linear_model.Ridge", (("alpha", 3.0), ("fit_intercept", False)))
-        ways = ((Ridge(3.0), ridge), (same, ridge), (Dropout(0.4), coef), (Dropout(0.4, True), 0.4 * coef))
+        ways = (
+            (Ridge(3.0), ridge),
+            (same, ridge),
+            (Dropout(0.4), coef),
+            (Dropout(0.4, True), 0.4 * coef),
+        )
         for method, expected in ways:
             with case(shape, method):
                 found = method.evaluate(sample, 0)[0]
@@ -104,12 +125,18 @@ CELLS = [
 def test_numbers_do_not_depend_on_threads_or_company(seed):
     alone = [simulation.run([cell], trials=7, seed=seed)[0] for cell in CELLS]
     seen = []
-    together = simulation.run(CELLS, trials=7, seed=seed, n_jobs=2, progress=lambda *counts: seen.append(counts))
+    together = simulation.run(
+        CELLS, trials=7, seed=seed, n_jobs=2, progress=lambda *counts: seen.append(counts)
+    )
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
-    assert not np.array_equal(alone[0].values, simulation.run(CELLS[:1], trials=7, seed=seed + 1)[0].values)
+    assert not np.array_equal(
+        alone[0].values, simulation.run(CELLS[:1], trials=7, seed=seed + 1)[0].values
+    )
     assert seen[0] == (0, 21) and seen[-1] == (21, 21) and seen == sorted(seen)
-    again = simulation.run([(CELLS[1][0], Ridge(5.0 + 1e-9))], trials=7, seed=seed)[0]  # another method, the same data
+    again = simulation.run([(CELLS[1][0], Ridge(5.0 + 1e-9))], trials=7, seed=seed)[
+        0
+    ]  # another method, the same data
     np.testing.assert_allclose(again.values, alone[1].values, rtol=1e-6)
 
 
@@ -132,12 +159,16 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
     for one, other in zip(whole, resumed, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
     assert len(calls) - kept == 12 * (len(CELLS) - 1), "finished cells are not run again"
-    assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")], "no half-written file is left"
+    assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")], (
+        "no half-written file is left"
+    )
 
 
 def test_simulated_risk_matches_finite_sample_theory(seed):
     """Within 4 standard errors for every k; the two packages share no code."""
     ks = (1, 4, 16)
-    (found,) = simulation.run([(LinearProblem(40, 24, 0.8), Ensemble(8, k=ks))], trials=400, seed=seed)
+    (found,) = simulation.run(
+        [(LinearProblem(40, 24, 0.8), Ensemble(8, k=ks))], trials=400, seed=seed
+    )
     expected = theory.expected_risk(40, 24, 8, 0.8, k=np.array(ks))
     assert np.all(np.abs(found.mean[:, 0] - expected) < 4 * found.standard_error[:, 0])

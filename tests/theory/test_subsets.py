@@ -9,14 +9,24 @@ from hypothesis import strategies as st
 
 from loops import case
 from olsen._execution.threads import Threads
-from olsen.subsets import Subsets, _drawing, draw, draw_members, group_size, permutations, resolve_size
+from olsen.subsets import (
+    Subsets,
+    _drawing,
+    draw,
+    draw_members,
+    group_size,
+    permutations,
+    resolve_size,
+)
 
 LAWS = list(itertools.product(("fixed", "bernoulli"), ("independent", "balanced")))
 
 
 def within(count, trials, chance):
     """Whether binomial counts lie within 5 standard errors: about one false alarm in two million."""
-    return np.all(np.abs(count - trials * chance) <= 5 * np.sqrt(trials * chance * (1 - chance)) + 1e-9)
+    return np.all(
+        np.abs(count - trials * chance) <= 5 * np.sqrt(trials * chance * (1 - chance)) + 1e-9
+    )
 
 
 @pytest.mark.parametrize(("sampling", "design"), LAWS)
@@ -26,24 +36,38 @@ def test_member_depends_on_seed_and_number_only(sampling, design, data):
     n = data.draw(st.integers(1, 40))
     stop = data.draw(st.integers(1, 60))
     start = data.draw(st.integers(0, stop))
-    how = {"seed": data.draw(st.integers(0, 2**40)), "size": data.draw(st.integers(1, n)), "sampling": sampling}
+    how = {
+        "seed": data.draw(st.integers(0, 2**40)),
+        "size": data.draw(st.integers(1, n)),
+        "sampling": sampling,
+    }
     whole = draw(n, stop, design=design, **how)
     part = draw(n, stop, design=design, start=start, **how)
     np.testing.assert_array_equal(part.mask(), whole.mask()[start:])
     for subset in whole:
-        assert np.all(np.diff(subset) > 0) and subset.min(initial=0) >= 0 and subset.max(initial=0) < n
+        assert (
+            np.all(np.diff(subset) > 0) and subset.min(initial=0) >= 0 and subset.max(initial=0) < n
+        )
     assert sampling == "bernoulli" or np.all(whole.sizes == how["size"])
 
 
 def test_chunks_and_threads_do_not_change_the_draw(monkeypatch):
-    for (sampling, design), probabilities in itertools.product(LAWS, (None, np.linspace(0.1, 0.6, 20))):
+    for (sampling, design), probabilities in itertools.product(
+        LAWS, (None, np.linspace(0.1, 0.6, 20))
+    ):
         with monkeypatch.context() as patch, case(sampling, design, probabilities is None):
-            how = {"seed": 3, "size": 7 if probabilities is None else None, "probabilities": probabilities}
+            how = {
+                "seed": 3,
+                "size": 7 if probabilities is None else None,
+                "probabilities": probabilities,
+            }
             how |= {"design": design, "sampling": sampling, "start": 5}
             alone = draw(20, 60, **how)
             patch.setattr(_drawing, "CHUNK_ITEMS", 120)
             patch.setattr(_drawing, "MIN_THREADED_ITEMS", 0)
-            if probabilities is None and sampling == "fixed":  # groups of others are as large as chunks allow
+            if (
+                probabilities is None and sampling == "fixed"
+            ):  # groups of others are as large as chunks allow
                 np.testing.assert_array_equal(draw(20, 60, **how).indices, alone.indices)
             patch.undo()
             patch.setattr(_drawing, "MIN_THREADED_ITEMS", 0)
@@ -58,13 +82,17 @@ def test_orders_follow_the_whole_key(seed):
     rng = np.random.default_rng(seed)
     for bits in (2, 9, 40):
         raw = rng.integers(0, 2**bits, (200, 300), dtype=np.uint64) << np.uint64(63 - bits)
-        raw |= rng.permuted(np.tile(np.arange(300, dtype=np.uint64), (200, 1)), axis=1) << np.uint64(12)
+        raw |= rng.permuted(
+            np.tile(np.arange(300, dtype=np.uint64), (200, 1)), axis=1
+        ) << np.uint64(12)
         with case(bits):
             np.testing.assert_array_equal(_drawing.key_order(raw), np.argsort(raw, axis=1))
 
 
 def test_items_subsets_and_given_probabilities_are_as_likely_as_asked_for(seed):
-    """Within a group of balanced members counts are negatively correlated, so the binomial bound is generous."""
+    """Within a group of balanced members counts are negatively correlated, so the binomial bound is
+    generous.
+    """
     k, chance = 30_000, np.array([0.0, 0.05, 0.3, 0.5, 0.77, 1.0, 0.2, 0.18])
     for sampling, design in LAWS:
         with case(sampling, design):
@@ -78,7 +106,9 @@ def test_items_subsets_and_given_probabilities_are_as_likely_as_asked_for(seed):
     assert len(counts) == 10 and within(counts, k, 0.1)
     mask = draw(6, k, seed=seed, size=2, sampling="bernoulli", design="balanced").mask()
     for j in range(5):
-        assert within(np.sum(mask[:, j] & mask[:, j + 1]), k, (1 / 3) ** 2), "coin flips of items are independent"
+        assert within(np.sum(mask[:, j] & mask[:, j + 1]), k, (1 / 3) ** 2), (
+            "coin flips of items are independent"
+        )
 
 
 @given(n=st.integers(2, 60), data=st.data())
@@ -86,7 +116,9 @@ def test_items_subsets_and_given_probabilities_are_as_likely_as_asked_for(seed):
 def test_balanced_members_overlap_as_little_as_they_can(n, data):
     size = data.draw(st.integers(1, n - 1))
     per_group = int(group_size(size / n))
-    for group in draw(n, 2 * per_group, seed=1, size=size, design="balanced").mask().reshape(2, per_group, n):
+    for group in (
+        draw(n, 2 * per_group, seed=1, size=size, design="balanced").mask().reshape(2, per_group, n)
+    ):
         overlap = group.astype(int) @ group.T.astype(int)
         assert np.all(overlap[~np.eye(per_group, dtype=bool)] == max(0, 2 * size - n))
     mask = draw(n, per_group, seed=3, size=size, sampling="bernoulli", design="balanced").mask()
@@ -109,18 +141,30 @@ def test_rejection_rule_of_the_paper_and_its_mirror_for_interpolators():
     how = {"seed": 2, "max_features": 0.5, "max_samples": 0.7, "sampling": "bernoulli"}
     for design, intercept in itertools.product(("independent", "balanced"), (False, True)):
         with case(design, intercept):
-            features, samples = draw_members(14, 12, 400, design=design, fit_intercept=intercept, **how)
+            features, samples = draw_members(
+                14, 12, 400, design=design, fit_intercept=intercept, **how
+            )
             assert np.all(features.sizes < samples.sizes - intercept - 1)
-            tail, _ = draw_members(14, 12, 400, design=design, fit_intercept=intercept, start=250, **how)
+            tail, _ = draw_members(
+                14, 12, 400, design=design, fit_intercept=intercept, start=250, **how
+            )
             np.testing.assert_array_equal(features.slice(250, 400).indices, tail.indices)
-    features, samples = draw_members(10, 40, 200, seed=2, max_features=0.3, max_samples=0.6, sampling="bernoulli")
+    features, samples = draw_members(
+        10, 40, 200, seed=2, max_features=0.3, max_samples=0.6, sampling="bernoulli"
+    )
     assert np.all(features.sizes > samples.sizes + 1)
     with pytest.raises(ValueError, match=r"1000 times.*max_features"):
-        draw_members(4, 400, 1, seed=0, max_features=np.r_[np.ones(3), np.zeros(397)], sampling="bernoulli")
+        draw_members(
+            4, 400, 1, seed=0, max_features=np.r_[np.ones(3), np.zeros(397)], sampling="bernoulli"
+        )
 
 
 def test_what_cannot_be_drawn_is_named():
-    assert resolve_size(1, 10, "m") == 1 and resolve_size(1.0, 10, "m") == 10 and resolve_size(0.01, 10, "m") == 1
+    assert (
+        resolve_size(1, 10, "m") == 1
+        and resolve_size(1.0, 10, "m") == 10
+        and resolve_size(0.01, 10, "m") == 1
+    )
     for bad, kind, words in (
         *((size, ValueError, f"m={size}") for size in (0, 11, 0.0, 1.5, -0.1)),
         *((size, TypeError, "m must be") for size in (True, "half", None)),

@@ -1,7 +1,8 @@
-"""What `theory` and `equivalence` refuse: every numeric argument of every public function, found by introspection.
+"""What `theory` and `equivalence` refuse: every numeric argument of every public function, found by
+introspection.
 
-`VALID` gives one call to each function; a function without an entry fails, and so does one that returns anything for
-a number outside its assumptions.
+`VALID` gives one call to each function; a function without an entry fails, and so does one that
+returns anything for a number outside its assumptions.
 """
 
 import inspect
@@ -19,11 +20,27 @@ from olsen import equivalence, theory
 
 ENSEMBLE = {"alpha": 0.4, "gamma": 1.5, "sigma": 0.7, "k": 3, "eta": 0.8}
 FINITE = {
-    "n": 20, "p": 12, "n_features": 5, "sigma": 0.7, "k": 4, "n_samples": 15, "sampling": "fixed", "design": "balanced",
-}  # fmt: skip
+    "n": 20,
+    "p": 12,
+    "n_features": 5,
+    "sigma": 0.7,
+    "k": 4,
+    "n_samples": 15,
+    "sampling": "fixed",
+    "design": "balanced",
+}
 COLUMNS = {"variances": [1.0, 2.0, 0.5], "beta": [1.0, -0.5, 0.2]}
 CHANCES = {**COLUMNS, "probabilities": [0.5, 0.2, 0.9], "sigma": 0.7, "n": 20, "k": 3}
-WIDE = {"n": 20, "p": 60, "n_features": 40, "sigma": 0.7, "k": 4, "n_samples": 15, "mu": 0.9, "beta_norm": 2.0}
+WIDE = {
+    "n": 20,
+    "p": 60,
+    "n_features": 40,
+    "sigma": 0.7,
+    "k": 4,
+    "n_samples": 15,
+    "mu": 0.9,
+    "beta_norm": 2.0,
+}
 AR = 0.6 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
 SIGNAL = np.array([1.0, -0.5, 0.0, 0.3, 0.2])
 X = np.random.default_rng(0).standard_normal((15, 6))
@@ -37,12 +54,23 @@ VALID = {
     "alpha_from_penalty": {"lam": 0.5, "gamma": 1.5},
     "better_side": {"gamma": 1.5, "sigma": 0.7},
     "covariance_risk": {
-        "Sigma": AR, "beta": SIGNAL, "alpha": 0.4, "sigma": 0.7, "n": 20, "k": 3, "eta": 0.8, "rng": 0, "n_subsets": 8,
-        "penalty": 0.5, "return_std": False,
+        "Sigma": AR,
+        "beta": SIGNAL,
+        "alpha": 0.4,
+        "sigma": 0.7,
+        "n": 20,
+        "k": 3,
+        "eta": 0.8,
+        "rng": 0,
+        "n_subsets": 8,
+        "penalty": 0.5,
+        "return_std": False,
     },
     "diagonal_risk": CHANCES | {"eta": 0.8},
     "effective_penalty": {"eigenvalues": [1.0, 2.0, 0.5], "n_samples": 2.5, "penalty": 0.1},
-    "expected_bias": chosen(FINITE, "n p n_features k n_samples sampling design") | {"beta_norm": 2.0},
+    "expected_bias": (
+        chosen(FINITE, "n p n_features k n_samples sampling design") | {"beta_norm": 2.0}
+    ),
     "expected_diagonal_risk": CHANCES,
     "expected_risk": FINITE | {"mu": 0.9, "beta_norm": 2.0},
     "expected_variance": FINITE,
@@ -59,13 +87,33 @@ VALID = {
     "optimal_ridge_risk": {"gamma": 1.5, "sigma": 0.7},
     "optimally_scaled_risk": ENSEMBLE,
     "overlap_bias": {"n": 20, "overlap": 5, "left_out": 0.5, "n_samples": 15, "shared_rows": 11.25},
-    "overlap_variance": {"n": 20, "overlap": 5, "sigma": 0.7, "n_samples": 15, "shared_rows": 11.25},
+    "overlap_variance": {
+        "n": 20,
+        "overlap": 5,
+        "sigma": 0.7,
+        "n_samples": 15,
+        "shared_rows": 11.25,
+    },
     "pair_risk": {
-        "Sigma": AR, "beta": SIGNAL, "features_i": [0, 1], "features_j": [1, 3], "sigma": 0.7, "n": 20, "rows_i": 15,
-        "rows_j": 16, "shared_rows": 12.0, "penalty": 0.5,
+        "Sigma": AR,
+        "beta": SIGNAL,
+        "features_i": [0, 1],
+        "features_j": [1, 3],
+        "sigma": 0.7,
+        "n": 20,
+        "rows_i": 15,
+        "rows_j": 16,
+        "shared_rows": 12.0,
+        "penalty": 0.5,
     },
     "penalty_from_alpha": {"alpha": 0.4, "gamma": 1.5},
-    "required_members": {"gamma": 1.5, "sigma": 0.7, "excess": 0.01, "eta": 1.0, "design": "balanced"},
+    "required_members": {
+        "gamma": 1.5,
+        "sigma": 0.7,
+        "excess": 0.01,
+        "eta": 1.0,
+        "design": "balanced",
+    },
     "ridge_covariance_risk": {"Sigma": AR, "beta": SIGNAL, "penalty": 0.5, "sigma": 0.7, "n": 20},
     "ridge_matched_probabilities": {"Sigma": AR, "penalty": 0.5, "n": 20},
     "ridge_risk": {"lam": 0.5, "gamma": 1.5, "sigma": 0.7},
@@ -73,25 +121,45 @@ VALID = {
     "inclusion_probabilities": {"X": X, "penalty": 0.5, "center": True, "check_collinear": True},
     "determinantal_penalty": {"X": X, "max_features": 0.4, "center": True},
     "determinantal_risk": {
-        "X": X, "beta": [1.0, -0.5, 0.2, 0.0, 0.0, 0.3], "max_features": 0.4, "sigma": 0.7, "Sigma": np.eye(6), "k": 3,
-        "center": True, "n_subsets": 8, "random_state": 0,
+        "X": X,
+        "beta": [1.0, -0.5, 0.2, 0.0, 0.0, 0.3],
+        "max_features": 0.4,
+        "sigma": 0.7,
+        "Sigma": np.eye(6),
+        "k": 3,
+        "center": True,
+        "n_subsets": 8,
+        "random_state": 0,
     },
     "isotropic_penalty": {"X": X, "max_features": 0.4, "center": True},
     "ridge_penalty": {"X": X, "max_features": 0.4, "center": True},
-}  # fmt: skip
+}
 
 NOT_NUMBERS = {"rng", "return_std", "center", "check_collinear", "exact"}
 WORDS = {"sampling", "design", "rule"}
 MAY_BE_NEGATIVE = {"mu", "beta", "shrinkage", "X"}
 MAY_BE_INFINITE = {"k", "risk"}
 MAY_BE_LARGE = {"n", "p", "n_samples", "excess"}  # still only where the result is a number
-COUNTS = {"k", "p", "n_features", "overlap", "n_subsets", "rows_i", "rows_j", "features_i", "features_j"}
+COUNTS = {
+    "k",
+    "p",
+    "n_features",
+    "overlap",
+    "n_subsets",
+    "rows_i",
+    "rows_j",
+    "features_i",
+    "features_j",
+}
 RESULTS_WITHOUT_SIGN = {"limiting_risk_derivative", "pair_risk", "better_side"}
 # formulas in which rows are a divisor, documented as asymptotic
 REAL_ROWS = {
-    "diagonal_risk", "effective_penalty",
-    "optimal_probabilities", "ridge_covariance_risk", "ridge_matched_probabilities",
-}  # fmt: skip
+    "diagonal_risk",
+    "effective_penalty",
+    "optimal_probabilities",
+    "ridge_covariance_risk",
+    "ridge_matched_probabilities",
+}
 
 NAMES = [*theory.__all__, *equivalence.__all__]
 
@@ -130,7 +198,9 @@ def spoilt(value, wrong):
 
 
 def refusal(name, parameter, wrong):
-    """The error that refuses `wrong` in one argument, or None where there is a result: without nan, or this fails."""
+    """The error that refuses `wrong` in one argument, or None where there is a result: without nan,
+    or this fails.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
@@ -156,19 +226,25 @@ def test_every_function_has_a_valid_call_with_all_its_arguments():
 def test_docstrings_have_formula_status_and_example():
     for name in NAMES:
         text = inspect.getdoc(function_of(name))
-        assert (":math:`" in text or ".. math::" in text) and "Status:" in text and ">>>" in text, name
+        assert (":math:`" in text or ".. math::" in text) and "Status:" in text and ">>>" in text, (
+            name
+        )
 
 
 def test_what_is_no_possible_number_is_refused_and_overflow_is_never_nan():
     for (name, parameter), wrong in product(arguments(numeric), [np.nan, -np.inf, -1.0, np.inf]):
         with case(name, parameter, wrong):
             error = refusal(name, parameter, wrong)
-            if (wrong == -1 and parameter in MAY_BE_NEGATIVE) or (wrong == np.inf and parameter in MAY_BE_INFINITE):
+            if (wrong == -1 and parameter in MAY_BE_NEGATIVE) or (
+                wrong == np.inf and parameter in MAY_BE_INFINITE
+            ):
                 assert error is None
                 continue
             assert parameter in str(error)
             assert f"{wrong:g}" in str(error) or parameter in {"X", "Sigma", "max_features"}
-    for (name, parameter), wrong in product(arguments(numeric), [1e200, 1e-200, -1e200, 5e-324, 1e308]):
+    for (name, parameter), wrong in product(
+        arguments(numeric), [1e200, 1e-200, -1e200, 5e-324, 1e308]
+    ):
         with case(name, parameter, wrong):
             if refusal(name, parameter, wrong) is None:
                 assert wrong in (1e-200, 5e-324) or parameter in MAY_BE_LARGE
@@ -194,7 +270,10 @@ def test_wrong_kinds_are_refused():
             call(name, **{parameter: wrong})
     words = arguments(lambda name, parameter: parameter in WORDS)
     for (name, parameter), wrong in product(words, ["", "Fixed", None, 3, ["fixed"]]):
-        with case(name, parameter, wrong), pytest.raises(ValueError, match=rf"{parameter} must be one of \('"):
+        with (
+            case(name, parameter, wrong),
+            pytest.raises(ValueError, match=rf"{parameter} must be one of \('"),
+        ):
             call(name, **{parameter: wrong})
 
 
@@ -203,7 +282,9 @@ def broadcasting(name, parameter):
     if name in equivalence.__all__ or (name, parameter) == ("covariance_risk", "alpha"):
         return False  # an array there means one entry for each column
     annotation = str(inspect.signature(function_of(name)).parameters[parameter].annotation)
-    return numeric(name, parameter) and np.ndim(VALID[name][parameter]) == 0 and "Array" in annotation
+    return (
+        numeric(name, parameter) and np.ndim(VALID[name][parameter]) == 0 and "Array" in annotation
+    )
 
 
 def test_one_wrong_entry_of_an_array_is_found():
@@ -244,7 +325,9 @@ def test_only_covariances_are_covariances():
 
 
 def test_rounding_of_singular_covariances_is_forgiven_in_any_units():
-    """Covariances of fewer rows than columns are singular, and rounding makes their eigenvalues negative."""
+    """Covariances of fewer rows than columns are singular, and rounding makes their eigenvalues
+    negative.
+    """
     for p, scale in product([2, 10, 60], [1.0, 1e-20, 1e20]):
         rng = np.random.default_rng(p)
         units = scale * np.logspace(-3, 3, p)
@@ -253,7 +336,9 @@ def test_rounding_of_singular_covariances_is_forgiven_in_any_units():
                 Sigma = np.cov((rng.standard_normal((rows + 1, p)) * units).T)
                 found = theory.ridge_matched_probabilities(Sigma, 0.1 * np.trace(Sigma), n=30)
                 assert np.all((found >= 0) & (found <= 1))
-                rough = Sigma - 1e-6 * np.diag(np.diag(Sigma))  # correlations with the eigenvalue -1e-6
+                rough = Sigma - 1e-6 * np.diag(
+                    np.diag(Sigma)
+                )  # correlations with the eigenvalue -1e-6
                 with pytest.raises(ValueError, match="positive semidefinite"):
                     theory.ridge_matched_probabilities(rough, 0.1 * np.trace(Sigma), n=30)
 
@@ -298,7 +383,11 @@ CONTRADICTIONS = [  # what the message names
     ("expected_diagonal_risk", {"probabilities": np.ones(3), "n": 4}, "n - 2 = 2 .*probability 0"),
     ("expected_risk", {"n_features": 13}, "n_features"),
     ("expected_risk", {"n": 10, "n_samples": 5, "n_features": 12}, "minimum_norm_risk"),
-    ("expected_risk", {"n": 5, "n_samples": 5, "n_features": 12, "sampling": "bernoulli"}, "every subset is rejected"),
+    (
+        "expected_risk",
+        {"n": 5, "n_samples": 5, "n_features": 12, "sampling": "bernoulli"},
+        "every subset is rejected",
+    ),
     ("optimal_probabilities", {"variances": [1.0, 2.0]}, "variances.*one entry for each column"),
     ("optimal_probabilities", {"sigma": 0.0}, "noise"),
     ("scaled_risk", {"risk": 0.2}, r"at least \(1 - delta\)\*\*2"),
@@ -322,15 +411,25 @@ def test_contradictions_are_named():
 def test_infinite_expectations():
     how = {"n": 10, "p": 30, "n_features": 9, "k": 2}
     assert theory.expected_bias(**how, beta_norm=0.0) == 0
-    assert theory.expected_risk(**how, sigma=1.0) == theory.expected_risk(**how, sigma=1.0, beta_norm=0.0) == np.inf
-    assert theory.expected_risk(**how, sigma=0.0, beta_norm=0.0) == theory.expected_variance(**how, sigma=0.0) == 0
+    assert (
+        theory.expected_risk(**how, sigma=1.0)
+        == theory.expected_risk(**how, sigma=1.0, beta_norm=0.0)
+        == np.inf
+    )
+    assert (
+        theory.expected_risk(**how, sigma=0.0, beta_norm=0.0)
+        == theory.expected_variance(**how, sigma=0.0)
+        == 0
+    )
     assert theory.pair_risk(np.eye(9), np.ones(9), np.arange(5), np.arange(5), 1.0, n=5) == np.inf
     how = {"n": 5, "k": 2, "rng": 0, "n_subsets": 8, "return_std": True}
     assert theory.covariance_risk(np.ones(9), np.ones(9), 5 / 9, 1.0, **how) == (np.inf, np.inf)
 
 
 def test_the_best_scale_of_very_few_columns():
-    """The formula of the paper in rational numbers; in floating point, risk + 2 alpha - 1 is a difference of ones."""
+    """The formula of the paper in rational numbers; in floating point, risk + 2 alpha - 1 is a
+    difference of ones.
+    """
     for power, k in product([9, 10, 20, 30, 60, 500], [1, 7, np.inf]):
         with case(power, k):
             alpha = 2.0**-power
@@ -362,12 +461,18 @@ def is_a_risk(value, *, unit=1.0):
 @given(alpha=fractions, gamma=ratios, sigma=spreads, k=members, eta=row_fractions)
 def test_limits_are_risks_for_all_letters(alpha, gamma, sigma, k, eta):
     how = {"k": k, "eta": eta}
-    bias, variance = theory.limiting_bias(alpha, gamma, **how), theory.limiting_variance(alpha, gamma, sigma, **how)
+    bias, variance = (
+        theory.limiting_bias(alpha, gamma, **how),
+        theory.limiting_variance(alpha, gamma, sigma, **how),
+    )
     assert is_a_risk(bias) and is_a_risk(variance)
     assert is_a_risk(theory.limiting_risk(alpha, gamma, sigma, **how))
     best = theory.optimal_alpha(gamma, sigma, **how)
     assert 0 <= best <= min(1, eta / gamma)
-    assert is_a_risk(theory.optimal_ridge_risk(gamma, sigma)) and theory.optimal_ridge_risk(gamma, sigma) <= 1 + 1e-12
+    assert (
+        is_a_risk(theory.optimal_ridge_risk(gamma, sigma))
+        and theory.optimal_ridge_risk(gamma, sigma) <= 1 + 1e-12
+    )
     assert is_a_risk(theory.optimal_ridge_penalty(gamma, sigma))
     assert theory.better_side(gamma, sigma) in ("rows", "features")
     if alpha * gamma < eta:
@@ -390,9 +495,14 @@ def sizes(draw):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    sizes=sizes(), sigma=spreads, k=st.integers(1, 10**6) | st.just(np.inf), mu=st.floats(-1e50, 1e50), norm=spreads,
-    sampling=st.sampled_from(["fixed", "bernoulli"]), design=st.sampled_from(["independent", "balanced"]),
-)  # fmt: skip
+    sizes=sizes(),
+    sigma=spreads,
+    k=st.integers(1, 10**6) | st.just(np.inf),
+    mu=st.floats(-1e50, 1e50),
+    norm=spreads,
+    sampling=st.sampled_from(["fixed", "bernoulli"]),
+    design=st.sampled_from(["independent", "balanced"]),
+)
 def test_finite_sizes_give_risks_or_a_reason(sizes, sigma, k, mu, norm, sampling, design):
     n, p, m, tau = sizes
     how = {"k": k, "n_samples": tau, "sampling": sampling, "design": design}
@@ -400,7 +510,11 @@ def test_finite_sizes_give_risks_or_a_reason(sizes, sigma, k, mu, norm, sampling
     try:
         risk = theory.expected_risk(n, p, m, sigma, **how, mu=mu, beta_norm=norm)
     except ValueError as error:
-        wide = m > tau + 1 if sampling == "fixed" else tau < 2 or "every subset is rejected" in str(error)
+        wide = (
+            m > tau + 1
+            if sampling == "fixed"
+            else tau < 2 or "every subset is rejected" in str(error)
+        )
         assert wide and any(name in str(error) for name in ("n_features", "n_samples"))
         return
     assert is_a_risk(risk, unit=unit * max(mu**2, 1))
@@ -409,19 +523,33 @@ def test_finite_sizes_give_risks_or_a_reason(sizes, sigma, k, mu, norm, sampling
 
 
 @settings(max_examples=200, deadline=None)
-@given(sizes=sizes(), sigma=spreads, k=members, norm=spreads, design=st.sampled_from(["independent", "balanced"]))
+@given(
+    sizes=sizes(),
+    sigma=spreads,
+    k=members,
+    norm=spreads,
+    design=st.sampled_from(["independent", "balanced"]),
+)
 def test_interpolators_give_risks_or_a_reason(sizes, sigma, k, norm, design):
     n, p, m, tau = sizes
     how = {"k": k, "n_samples": tau, "design": design, "beta_norm": norm}
     if m >= tau + 2:
-        assert is_a_risk(theory.minimum_norm_risk(n, p, m, sigma, **how), unit=max(norm, sigma, 1) ** 2)
+        assert is_a_risk(
+            theory.minimum_norm_risk(n, p, m, sigma, **how), unit=max(norm, sigma, 1) ** 2
+        )
     else:
         with pytest.raises(ValueError, match="n_features"):
             theory.minimum_norm_risk(n, p, m, sigma, **how)
 
 
 @settings(max_examples=100, deadline=None)
-@given(data=st.data(), p=st.integers(1, 8), n=st.integers(1, 30), sigma=spreads, penalty=st.floats(1e-6, 1e6))
+@given(
+    data=st.data(),
+    p=st.integers(1, 8),
+    n=st.integers(1, 30),
+    sigma=spreads,
+    penalty=st.floats(1e-6, 1e6),
+)
 def test_any_covariance_gives_a_risk(data, p, n, sigma, penalty):
     rows = data.draw(st.integers(1, p + 3))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -438,7 +566,9 @@ def test_any_covariance_gives_a_risk(data, p, n, sigma, penalty):
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), name=st.sampled_from(theory.__all__), wrong=st.floats())
 def test_any_number_gives_a_number_or_a_named_argument(data, name, wrong):
-    """Whatever stands in one argument: a result without nan, or a ValueError that names what was wrong."""
+    """Whatever stands in one argument: a result without nan, or a ValueError that names what was
+    wrong.
+    """
     parameter = data.draw(st.sampled_from([other for f, other in arguments(numeric) if f == name]))
     if parameter in {"p", "n", "n_samples", "n_subsets"} and wrong > 1e5:
         return  # an honest count, and an honest amount of work
@@ -447,7 +577,9 @@ def test_any_number_gives_a_number_or_a_named_argument(data, name, wrong):
 
 
 def test_signatures_name_array_like():
-    """`help` shows the name ArrayLike, which NumPy's union of protocols would replace by 300 characters an argument."""
+    """`help` shows the name ArrayLike, which NumPy's union of protocols would replace by 300
+    characters an argument.
+    """
     for name in theory.__all__:
         signature = inspect.signature(getattr(theory, name))
         annotations = [parameter.annotation for parameter in signature.parameters.values()]

@@ -1,4 +1,6 @@
-"""General covariance and unequal probabilities: reductions, enumeration, optima, and simulations of real ensembles."""
+"""General covariance and unequal probabilities: reductions, enumeration, optima, and simulations of
+real ensembles.
+"""
 
 from itertools import product
 
@@ -19,11 +21,13 @@ def test_identity_pairs_are_the_exact_ones():
     beta = np.arange(1.0, p + 1) / 7
     first, second = [0, 1, 2, 3], [2, 3, 4, 5, 6]
     exact = theory.overlap_bias(n, 2, np.sum(beta[7:] ** 2)) + theory.overlap_variance(n, 2, 1.3)
-    assert theory.pair_risk(np.eye(p), beta, first, second, 1.3, n=n) == pytest.approx(exact, rel=1e-12)
-    variances = np.geomspace(1, 30, p)
-    assert theory.pair_risk(variances, beta / variances**0.5, first, second, 1.3, n=n) == pytest.approx(
+    assert theory.pair_risk(np.eye(p), beta, first, second, 1.3, n=n) == pytest.approx(
         exact, rel=1e-12
     )
+    variances = np.geomspace(1, 30, p)
+    assert theory.pair_risk(
+        variances, beta / variances**0.5, first, second, 1.3, n=n
+    ) == pytest.approx(exact, rel=1e-12)
 
 
 def test_one_member_with_itself_is_exact_for_any_covariance():
@@ -40,17 +44,28 @@ def test_one_member_with_itself_is_exact_for_any_covariance():
 
 
 def test_pair_is_symmetric_and_equivariant_and_of_disjoint_rows_the_product_of_mean_errors():
-    Sigma, beta, first, second = sim.ar1(6, 0.7), np.array([1.0, -1, 2, 0.5, 0, 3]), [0, 2, 4], [1, 2, 5]
+    Sigma, beta, first, second = (
+        sim.ar1(6, 0.7),
+        np.array([1.0, -1, 2, 0.5, 0, 3]),
+        [0, 2, 4],
+        [1, 2, 5],
+    )
     scale, rows = np.geomspace(0.1, 10, 6), {"n": 20, "rows_i": 10, "rows_j": 14}
     there = theory.pair_risk(Sigma, beta, first, second, 0.5, **rows)
     for same in (
         theory.pair_risk(Sigma, beta, second, first, 0.5, n=20, rows_i=14, rows_j=10),
         theory.pair_risk(Sigma * np.outer(scale, scale), beta / scale, first, second, 0.5, **rows),
-        theory.pair_risk(Sigma, beta, *(np.isin(np.arange(6), S) for S in (first, second)), 0.5, **rows),
+        theory.pair_risk(
+            Sigma, beta, *(np.isin(np.arange(6), S) for S in (first, second)), 0.5, **rows
+        ),
     ):
         assert same == pytest.approx(there, rel=1e-10)
-    disjoint = theory.pair_risk(Sigma, beta, [0, 1], [3, 4], 2.0, n=20, rows_i=10, rows_j=10, shared_rows=0)
-    assert disjoint == pytest.approx(theory.pair_risk(Sigma, beta, [0, 1], [3, 4], 0.0, n=1e12), rel=1e-9)
+    disjoint = theory.pair_risk(
+        Sigma, beta, [0, 1], [3, 4], 2.0, n=20, rows_i=10, rows_j=10, shared_rows=0
+    )
+    assert disjoint == pytest.approx(
+        theory.pair_risk(Sigma, beta, [0, 1], [3, 4], 0.0, n=1e12), rel=1e-9
+    )
 
 
 def test_ridge_on_all_columns_is_the_limiting_ridge_risk():
@@ -70,17 +85,27 @@ def test_average_over_subsets_matches_the_closed_forms(seed):
         value, error = theory.covariance_risk(np.eye(p), beta, 0.4, 0.9, **how, return_std=True)
         exact = theory.expected_risk(n, p, 24, 0.9, k=k, n_samples=int(eta * n))
         assert np.all(np.abs(value - exact) < 4 * error + 5 / n * exact / n), eta
-        np.testing.assert_array_equal(value, theory.covariance_risk(np.eye(p), beta, 0.4, 0.9, **how))
+        np.testing.assert_array_equal(
+            value, theory.covariance_risk(np.eye(p), beta, 0.4, 0.9, **how)
+        )
     p, n = 80, 4000
     variances, beta, alpha = np.geomspace(1, 0.05, p), sim.unit_signal(p), np.linspace(0.1, 0.7, p)
-    value, error = theory.covariance_risk(variances, beta, alpha, 0.5, n=n, k=k, rng=seed, return_std=True)
+    value, error = theory.covariance_risk(
+        variances, beta, alpha, 0.5, n=n, k=k, rng=seed, return_std=True
+    )
     closed = theory.diagonal_risk(variances, beta, alpha, 0.5, n=n, k=k)
     assert np.all(np.abs(value - closed) < 4 * error + 2 / n * closed)
 
 
 def test_stated_monte_carlo_error_is_the_spread_over_seeds(seed):
-    """Forty repetitions: the mean stated error within a factor 1.7 of the observed spread (4 SE of a spread: 1.45)."""
-    Sigma, beta, how = sim.ar1(20, 0.6), sim.unit_signal(20), {"n": 50, "k": 5, "n_subsets": 40, "return_std": True}
+    """Forty repetitions: the mean stated error within a factor 1.7 of the observed spread (4 SE of
+    a spread: 1.45).
+    """
+    Sigma, beta, how = (
+        sim.ar1(20, 0.6),
+        sim.unit_signal(20),
+        {"n": 50, "k": 5, "n_subsets": 40, "return_std": True},
+    )
     runs = [theory.covariance_risk(Sigma, beta, 0.3, 0.5, rng=[seed, i], **how) for i in range(40)]
     values, errors = np.transpose(runs)
     assert 1 / 1.7 < values.std(ddof=1) / errors.mean() < 1.7
@@ -103,7 +128,9 @@ def test_simulated_pairs(seed):
         (40, sim.equicorrelated(8, 0.4), [0, 1, 2, 3], [3, 4, 5, 6]),
     ]:
         beta, members = sim.unit_signal(len(Sigma), 5), [np.array(first), np.array(second)]
-        risk = sim.simulate(rng, n, beta, 0.7, lambda _, members=members: members, covariance=Sigma, trials=1500)
+        risk = sim.simulate(
+            rng, n, beta, 0.7, lambda _, members=members: members, covariance=Sigma, trials=1500
+        )
         with case(n, first, second):
             risk.pair.check(theory.pair_risk(Sigma, beta, first, second, 0.7, n=n))
 
@@ -113,7 +140,11 @@ def test_simulated_pairs(seed):
 
 def enumerated_risks(n, signal, alpha, sigma):
     """One member, and a pair, over all subsets that are accepted."""
-    subsets = [np.array(s, dtype=bool) for s in product([False, True], repeat=len(alpha)) if sum(s) <= n - 2]
+    subsets = [
+        np.array(s, dtype=bool)
+        for s in product([False, True], repeat=len(alpha))
+        if sum(s) <= n - 2
+    ]
     weight = np.array([np.prod(np.where(s, alpha, 1 - alpha)) for s in subsets])
     weight /= weight.sum()
 
@@ -167,7 +198,10 @@ def test_finite_samples_tend_to_the_limit_like_one_over_n():
     for s in (1, 10, 200):
         gaps = []
         for copies in (10, 20):
-            beta, alpha = np.repeat(sim.sparse_signal(s, 200), copies), np.repeat(np.linspace(0.6, 0.1, 200), copies)
+            beta, alpha = (
+                np.repeat(sim.sparse_signal(s, 200), copies),
+                np.repeat(np.linspace(0.6, 0.1, 200), copies),
+            )
             beta /= np.sqrt(copies)
             how = {"n": 300 * copies, "k": np.array([1, 3, np.inf])}
             exact = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, **how)
@@ -178,7 +212,9 @@ def test_finite_samples_tend_to_the_limit_like_one_over_n():
 def test_diagonal_risk_is_the_paper_limit_for_uniform_coins():
     p = 500
     for k, eta in [(1, 1.0), (7, 0.6), (np.inf, 0.8)]:
-        value = theory.diagonal_risk(np.ones(p), np.full(p, p**-0.5), np.full(p, 0.3), 0.8, n=400, k=k, eta=eta)
+        value = theory.diagonal_risk(
+            np.ones(p), np.full(p, p**-0.5), np.full(p, 0.3), 0.8, n=400, k=k, eta=eta
+        )
         assert value == pytest.approx(theory.limiting_risk(0.3, 1.25, 0.8, k=k, eta=eta), rel=1e-12)
 
 
@@ -211,7 +247,9 @@ def test_optimal_probabilities_are_a_minimum_with_the_corollary():
 
 
 def test_best_probabilities_of_the_limit_are_nearly_best_at_finite_n():
-    """All probabilities free, the exact risk is lowered by less than a thousandth from the limit's choice at n = 40."""
+    """All probabilities free, the exact risk is lowered by less than a thousandth from the limit's
+    choice at n = 40.
+    """
     n, p = 40, 30
     for s, sigma in [(1, 0.5), (3, 0.3), (10, 1.0), (30, 0.6)]:
         beta = sim.sparse_signal(s, p)
@@ -223,7 +261,9 @@ def test_best_probabilities_of_the_limit_are_nearly_best_at_finite_n():
         found = minimize(risk, start, method="L-BFGS-B", bounds=[(0, 1)] * p)
         with case(s, sigma):
             assert found.fun <= risk(start) < 1.001 * found.fun
-            assert np.all(found.x[s:] < 1e-6)  # the optimiser's differences are taken at steps of 1.5e-8
+            assert np.all(
+                found.x[s:] < 1e-6
+            )  # the optimiser's differences are taken at steps of 1.5e-8
             uniform = np.full(p, theory.optimal_alpha(p / n, sigma))
             assert s == p or risk(uniform) > 1.2 * risk(start)
 
@@ -234,7 +274,10 @@ def test_real_ensembles_on_sparse_signals_have_the_exact_risk(seed):
     for s in (1, 10):
         beta, rng = sim.sparse_signal(s, p), np.random.default_rng([seed, s])
         best = theory.optimal_probabilities(np.ones(p), beta, sigma, n=n)
-        for alpha in (best, np.clip(np.sqrt(beta) + 0.1, 0, 1)):  # the second has some of the others, too
+        for alpha in (
+            best,
+            np.clip(np.sqrt(beta) + 0.1, 0, 1),
+        ):  # the second has some of the others, too
             with case(s, alpha):
                 risk = sim.fitted_risk(rng, n, beta, sigma, 250, max_features=alpha, **how)
                 risk.check(theory.expected_diagonal_risk(1.0, beta, alpha, sigma, n=n, k=k))

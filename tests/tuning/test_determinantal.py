@@ -1,4 +1,6 @@
-"""Determinantal members: the mean of all of them is ridge regression, exactly, and what is drawn follows that law."""
+"""Determinantal members: the mean of all of them is ridge regression, exactly, and what is drawn
+follows that law.
+"""
 
 import itertools
 import pickle
@@ -39,7 +41,9 @@ def centred(X, Y, weight, fit_intercept):
 
 def test_the_mean_over_all_subsets_is_ridge_regression(seed):
     """Enumeration of all 256 subsets, with two targets: det(L_SS) times least squares on S."""
-    cases = itertools.product((True, False), (True, False), (True, False), (40, 6), ("from_gram", "from_rows"))
+    cases = itertools.product(
+        (True, False), (True, False), (True, False), (40, 6), ("from_gram", "from_rows")
+    )
     for fit_intercept, weighted, given_spreads, n, made in cases:
         rng = np.random.default_rng(seed)
         X, Y = dependent_columns(rng, n), rng.standard_normal((n, 2))
@@ -50,14 +54,18 @@ def test_the_mean_over_all_subsets_is_ridge_regression(seed):
         with case(fit_intercept, weighted, given_spreads, n, made):
             mean, inclusion = enumerated(A, B, process)
             found, root = process.mean_coefficients(A.T @ B), np.sqrt(process.spreads)[:, None]
-            scaled = np.divide(found, root, out=np.zeros_like(found), where=root > 0)  # of columns alike
+            scaled = np.divide(
+                found, root, out=np.zeros_like(found), where=root > 0
+            )  # of columns alike
             expected = np.divide(mean, root, out=np.zeros_like(mean), where=root > 0)
             np.testing.assert_allclose(scaled, expected, rtol=0, atol=1e-12 * np.abs(scaled).max())
             np.testing.assert_allclose(process.probabilities, inclusion, atol=1e-10)
             assert process.probabilities.sum() == pytest.approx(3.3, abs=1e-9)
             live = process.spreads > 0
             ridged = G[np.ix_(live, live)] + process.penalty * np.diag(1 / process.spreads[live])
-            np.testing.assert_allclose(found[live], np.linalg.solve(ridged, (A.T @ B)[live]), rtol=1e-7, atol=1e-9)
+            np.testing.assert_allclose(
+                found[live], np.linalg.solve(ridged, (A.T @ B)[live]), rtol=1e-7, atol=1e-9
+            )
 
 
 def enumerated(A, B, process):
@@ -77,7 +85,9 @@ def enumerated(A, B, process):
 
 
 def test_columns_pairs_and_sizes_are_drawn_as_often_as_the_law_says(seed):
-    """100 000 draws: within four standard errors; the marginal kernel gives pairs as its 2 x 2 minors."""
+    """100 000 draws: within four standard errors; the marginal kernel gives pairs as its 2 x 2
+    minors.
+    """
     rng = np.random.default_rng(seed)
     A, _ = centred(dependent_columns(rng), np.zeros((40, 1)), np.ones(40), True)
     process, k = Determinantal.from_gram(A.T @ A, 2.7), 100_000
@@ -103,7 +113,10 @@ def test_members_are_functions_of_the_seed_and_their_number(seed):
     def mapper(function, n_items):
         return [function(start, min(start + 37, n_items)) for start in range(0, n_items, 37)]
 
-    for part in (process.draw(300, 700, seed=seed), process.draw(300, 700, seed=seed, mapper=mapper)):
+    for part in (
+        process.draw(300, 700, seed=seed),
+        process.draw(300, 700, seed=seed, mapper=mapper),
+    ):
         assert np.array_equal(part.indices, whole.slice(300, 700).indices)
     assert not np.array_equal(process.draw(0, 700, seed=seed + 1).indices, whole.indices)
     assert all(np.all(np.diff(member) > 0) for member in whole if len(member) > 1)
@@ -116,7 +129,9 @@ def test_what_is_drawn_does_not_depend_on_rounding(seed):
     A = block_diag(factors - factors.mean(axis=0), np.linalg.qr(rng.standard_normal((50, 6)))[0])
     G, order = A.T @ A, rng.permutation(len(A))
     again = sum(np.outer(row, row) for row in A[order])
-    first, second = (Determinantal.from_gram(gram, 6.0).draw(0, 500, seed=seed) for gram in (G, again))
+    first, second = (
+        Determinantal.from_gram(gram, 6.0).draw(0, 500, seed=seed) for gram in (G, again)
+    )
     assert np.array_equal(first.indices, second.indices)
     dual = Determinantal.from_rows(A, 6.0).draw(0, 500, seed=seed)
     assert np.array_equal(first.indices, dual.indices)
@@ -149,24 +164,32 @@ def tables(seed):
 
 
 def test_members_reach_ridge_regression_and_coins_with_their_probabilities_do_not(seed):
-    """Distance of fitted values from ridge regression's, in standard errors of the mean of the members."""
+    """Distance of fitted values from ridge regression's, in standard errors of the mean of the
+    members.
+    """
     missed = 0
     for name, X, y, size in tables(seed):
         A, B = centred(X.astype(float), y[:, None], np.ones(len(y)), True)
         process = Determinantal.from_rows(A, size)
         limit = A @ process.mean_coefficients(A.T @ B)[:, 0]
         for k in (100, 1000, 10_000):
-            model = OLSEnsembleRegressor(k, float(size) / X.shape[1], sampling="determinantal", random_state=seed)
+            model = OLSEnsembleRegressor(
+                k, float(size) / X.shape[1], sampling="determinantal", random_state=seed
+            )
             model.fit(X, y)
             assert model.n_fallbacks_ == 0, name
             assert distance(A, model, limit) < 4, (name, k)
-        coins = OLSEnsembleRegressor(10_000, process.probabilities, sampling="bernoulli", random_state=seed)
+        coins = OLSEnsembleRegressor(
+            10_000, process.probabilities, sampling="bernoulli", random_state=seed
+        )
         missed += distance(A, coins.fit(X, y), limit) > 4
     assert missed >= 5  # of six: independent coins reach another mean
 
 
 def distance(A, model, limit):
-    """Root mean square of (fit - limit) over its standard error, from the spread of the first members."""
+    """Root mean square of (fit - limit) over its standard error, from the spread of the first
+    members.
+    """
     few = A @ model.member_coefs(min(model.n_estimators_, 1000)).toarray().T
     error = np.sqrt(np.mean(np.var(few, axis=1, ddof=1)) / model.n_estimators_)
     return np.sqrt(np.mean((A @ model.coef_ - limit) ** 2)) / error
@@ -191,7 +214,9 @@ def engines(X, y, weight):
 
 
 def limit(max_features, **others):
-    return OLSEnsembleRegressor(np.inf, max_features, sampling="determinantal", random_state=0, **others)
+    return OLSEnsembleRegressor(
+        np.inf, max_features, sampling="determinantal", random_state=0, **others
+    )
 
 
 def ridge_by_hand(model, X, Y, weight):
@@ -205,7 +230,9 @@ def ridge_by_hand(model, X, Y, weight):
 
 @pytest.mark.parametrize("shape", [(60, 12), (25, 40)])
 def test_the_limit_is_ridge_regression_and_so_is_all_that_is_said_of_it(shape, seed):
-    """Two targets, weights, a dependent column: coefficients, jackknife+ by refits, standard errors beside members'."""
+    """Two targets, weights, a dependent column: coefficients, jackknife+ by refits, standard errors
+    beside members'.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal(shape) * 10.0 ** rng.integers(-2, 3, shape[1]) + 3.0
     X[:, 4] = 2 * X[:, 2]
@@ -231,21 +258,35 @@ def test_the_limit_is_ridge_regression_and_so_is_all_that_is_said_of_it(shape, s
     np.testing.assert_allclose(found[..., 0], ends[n - rank, 0], rtol=1e-8)
     np.testing.assert_allclose(found[..., 1], ends[rank - 1, 1], rtol=1e-8)
 
-    many = OLSEnsembleRegressor(4000, 7, sampling="determinantal", random_state=seed).fit(X, Y, weight)
+    many = OLSEnsembleRegressor(4000, 7, sampling="determinantal", random_state=seed).fit(
+        X, Y, weight
+    )
     np.testing.assert_allclose(many.coef_std(), model.coef_std(), rtol=0.25)
-    batches = np.stack([coefs.toarray() for coefs in many.member_coefs()]).reshape(2, 100, 40, -1).mean(axis=2)
+    batches = (
+        np.stack([coefs.toarray() for coefs in many.member_coefs()])
+        .reshape(2, 100, 40, -1)
+        .mean(axis=2)
+    )
     assert np.all(np.abs(many.coef_ - model.coef_) < 0.5 * batches.std(axis=1, ddof=1))
     assert np.all(np.isfinite(model.predict_interval(X[:4])))
     assert model.members_needed() == pytest.approx(many.members_needed(), rel=1)
     assert np.all(np.isfinite(model.predict_interval(X[:4], method="cv+")))
-    assert len(model.summary().coefficients) == 2 * shape[1] and "infinitely many" in model._repr_html_()
+    assert (
+        len(model.summary().coefficients) == 2 * shape[1]
+        and "infinitely many" in model._repr_html_()
+    )
 
 
 def test_members_and_their_limit_are_the_same_in_every_engine(seed, monkeypatch):
-    """With standard errors and intervals of the limit, which are computed from the rows or from moments."""
+    """With standard errors and intervals of the limit, which are computed from the rows or from
+    moments.
+    """
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     X, y, weight = one_hot_problem(seed, 200)
-    members, endless = OLSEnsembleRegressor(200, 7, sampling="determinantal", random_state=seed), limit(7)
+    members, endless = (
+        OLSEnsembleRegressor(200, 7, sampling="determinantal", random_state=seed),
+        limit(7),
+    )
     expected, memory = clone(members).fit(X, y, weight), clone(endless).fit(X, y, weight)
     for model, known in ((clone(members), expected), (clone(endless), memory)):
         for rows in np.array_split(np.arange(200), 3):
@@ -256,7 +297,9 @@ def test_members_and_their_limit_are_the_same_in_every_engine(seed, monkeypatch)
         with case(name), sklearn.config_context(array_api_dispatch=name == "torch"):
             found = clone(members).fit(*data)
             assert np.array_equal(found.inclusion_, expected.inclusion_)
-            np.testing.assert_allclose(np.asarray(found.coef_), expected.coef_, rtol=1e-7, atol=1e-9)
+            np.testing.assert_allclose(
+                np.asarray(found.coef_), expected.coef_, rtol=1e-7, atol=1e-9
+            )
             model, new = clone(endless).fit(*data), data[0] if name == "torch" else X
             np.testing.assert_allclose(np.asarray(model.coef_), memory.coef_, rtol=1e-9)
             np.testing.assert_allclose(np.asarray(model.predict(new)), memory.predict(X), rtol=1e-9)
@@ -275,24 +318,42 @@ def test_members_and_their_limit_after_pickling_in_files_and_refitted(seed, tmp_
     for given in (model, few):
         olsen.save(given, path)
         for copy in (pickle.loads(pickle.dumps(given)), olsen.load(path)):
-            assert np.array_equal(copy.predict(X), given.predict(X)) and copy.n_estimators_ == given.n_estimators_
+            assert (
+                np.array_equal(copy.predict(X), given.predict(X))
+                and copy.n_estimators_ == given.n_estimators_
+            )
             assert np.array_equal(copy.inclusion_, given.inclusion_)
             assert all(map(np.array_equal, copy.feature_subsets_[:20], given.feature_subsets_[:20]))
             third = next(itertools.islice(copy.feature_subsets_, 3, None))
-            assert np.array_equal(third, copy.feature_subsets_[3]) and len(copy.sample_subsets_[0]) == 400
+            assert (
+                np.array_equal(third, copy.feature_subsets_[3])
+                and len(copy.sample_subsets_[0]) == 400
+            )
     members = model.member_coefs(50)
-    assert members.shape == (50, 16) and np.array_equal(members.indices[: members.indptr[1]], model.feature_subsets_[0])
+    assert members.shape == (50, 16) and np.array_equal(
+        members.indices[: members.indptr[1]], model.feature_subsets_[0]
+    )
     np.testing.assert_allclose(few.member_coefs().toarray(), members.toarray())
     low, high = few.predict_interval(X, 0.9).T
     assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
     assert np.all(few.predict(X[:5], return_std=True)[1] > 0) and np.all(few.coef_std() > 0)
-    for ask in (model.member_coefs, lambda: model.feature_subsets_[-1], lambda: model.feature_subsets_[5:]):
+    for ask in (
+        model.member_coefs,
+        lambda: model.feature_subsets_[-1],
+        lambda: model.feature_subsets_[5:],
+    ):
         with pytest.raises((ValueError, IndexError), match="infinitely many"):
             ask()
-    np.testing.assert_allclose(model.set_params(n_estimators=50).fit(X, y).coef_, few.coef_)  # both ways
-    np.testing.assert_allclose(model.set_params(n_estimators=np.inf).fit(X, y).coef_, whole, rtol=1e-9)
+    np.testing.assert_allclose(
+        model.set_params(n_estimators=50).fit(X, y).coef_, few.coef_
+    )  # both ways
+    np.testing.assert_allclose(
+        model.set_params(n_estimators=np.inf).fit(X, y).coef_, whole, rtol=1e-9
+    )
     whole = OLSEnsembleRegressor(80, 7, **how).fit(X, y)
-    np.testing.assert_allclose(few.set_params(n_estimators=80).fit(X, y).coef_, whole.coef_, rtol=1e-10)
+    np.testing.assert_allclose(
+        few.set_params(n_estimators=80).fit(X, y).coef_, whole.coef_, rtol=1e-10
+    )
 
 
 def test_a_penalty_that_products_of_columns_do_not_tell_comes_from_singular_values(seed):
@@ -317,7 +378,8 @@ def test_units_do_not_matter(seed):
     X, units = rng.standard_normal((80, 10)), 10.0 ** rng.integers(-6, 6, 10)
     y = X[:, 0] + rng.standard_normal(80)
     ours, scaled = (
-        OLSEnsembleRegressor(40, 0.4, sampling="determinantal", random_state=seed).fit(Z, y) for Z in (X, X * units)
+        OLSEnsembleRegressor(40, 0.4, sampling="determinantal", random_state=seed).fit(Z, y)
+        for Z in (X, X * units)
     )
     np.testing.assert_allclose(scaled.coef_ * units, ours.coef_, rtol=1e-7, atol=1e-12)
 
@@ -333,14 +395,21 @@ def test_what_cannot_be_combined_is_refused_with_the_reason():
         ({"n_estimators": np.inf, "mixing": "stacking"}, "stacking"),
     ):
         with pytest.raises(ValueError, match=words):
-            OLSEnsembleRegressor(**{"n_estimators": 10, **determinantal, "max_features": 5, **how}).fit(X, y)
+            OLSEnsembleRegressor(
+                **{"n_estimators": 10, **determinantal, "max_features": 5, **how}
+            ).fit(X, y)
     for sampling in ("fixed", "bernoulli"):
         with pytest.raises(ValueError, match="sampling='determinantal'"):
             OLSEnsembleRegressor(np.inf, 5, sampling=sampling).fit(X, y)
     for make in (OLSEnsembleRegressor, OLSEnsembleRegressorCV):
-        with pytest.raises(ValueError, match="design='independent' has no meaning for sampling='determinantal'"):
+        with pytest.raises(
+            ValueError, match="design='independent' has no meaning for sampling='determinantal'"
+        ):
             make(10, design="independent", **determinantal).fit(X, y)
-    for how, words in (({"max_samples": 0.5}, "max_samples=0.5"), ({"cv": "oob"}, "cv='oob'.*determinantal")):
+    for how, words in (
+        ({"max_samples": 0.5}, "max_samples=0.5"),
+        ({"cv": "oob"}, "cv='oob'.*determinantal"),
+    ):
         with pytest.raises(ValueError, match=words):
             OLSEnsembleRegressorCV(10, **determinantal, **how).fit(X, y)
     with pytest.raises(ValueError, match="spreads"):
@@ -364,7 +433,9 @@ def test_penalty_and_size_are_each_others_inverse(seed):
 
 
 def test_the_risk_on_given_rows_is_that_of_ridge_regression_and_of_simulated_members(seed):
-    """Brute force: 4000 noises on ridge regression; then members on the same rows, at three numbers of them."""
+    """Brute force: 4000 noises on ridge regression; then members on the same rows, at three numbers
+    of them.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((25, 8))
     X[:, 7] = X[:, 6] + 0.2 * X[:, 7]
@@ -382,7 +453,9 @@ def test_the_risk_on_given_rows_is_that_of_ridge_regression_and_of_simulated_mem
     for k, risk in zip(ks, risks, strict=True):
         energies = []
         for i in range(400):
-            model = OLSEnsembleRegressor(int(k), 3.5 / 8, sampling="determinantal", fit_intercept=False, random_state=i)
+            model = OLSEnsembleRegressor(
+                int(k), 3.5 / 8, sampling="determinantal", fit_intercept=False, random_state=i
+            )
             error = model.fit(X, Y[:, i]).coef_ - beta
             energies.append(error @ Sigma @ error)
         assert abs(np.mean(energies) - risk) < 4 * np.std(energies) / 20, k

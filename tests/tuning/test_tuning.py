@@ -1,4 +1,6 @@
-"""The two tuned models: criteria, curves and sizes of the paper's members, and the choice of sampling schemes."""
+"""The two tuned models: criteria, curves and sizes of the paper's members, and the choice of
+sampling schemes.
+"""
 
 import pickle
 import warnings
@@ -24,17 +26,28 @@ from olsen.displays import TuningCurveDisplay
 from random_problems import gaussian, random_problem
 
 CRITERIA = [
-    {}, {"cv": 5}, {"cv": "gcv"}, {"max_samples": 0.7}, {"max_samples": 0.7, "cv": "gcv"},
-    {"max_samples": 0.7, "cv": "oob"}, {"max_samples": 0.7, "cv": 4},
-]  # fmt: skip
+    {},
+    {"cv": 5},
+    {"cv": "gcv"},
+    {"max_samples": 0.7},
+    {"max_samples": 0.7, "cv": "gcv"},
+    {"max_samples": 0.7, "cv": "oob"},
+    {"max_samples": 0.7, "cv": 4},
+]
 
 
 def test_it_fits_the_ensemble_it_reports(seed):
     X, y, _ = gaussian(seed)
     for k in (60, "auto"):
         tuned = OLSEnsembleRegressorCV(k, random_state=seed).fit(X, y)
-        number, at, curve = tuned.n_estimators_, tuned.best_index_, -tuned.cv_results_["mean_test_score"]
-        plain = OLSEnsembleRegressor(number, tuned.max_features_, scale=tuned.scale_, random_state=seed).fit(X, y)
+        number, at, curve = (
+            tuned.n_estimators_,
+            tuned.best_index_,
+            -tuned.cv_results_["mean_test_score"],
+        )
+        plain = OLSEnsembleRegressor(
+            number, tuned.max_features_, scale=tuned.scale_, random_state=seed
+        ).fit(X, y)
         np.testing.assert_allclose(tuned.coef_, plain.coef_, rtol=1e-10, atol=1e-12)
         assert tuned.cv_results_["param_max_features"][at] == tuned.max_features_
         assert curve[at] == pytest.approx(-tuned.best_score_) and tuned.criterion_ == "loo"
@@ -47,11 +60,13 @@ def test_it_fits_the_ensemble_it_reports(seed):
 
 @pytest.mark.parametrize("kwargs", CRITERIA, ids=str)
 def test_every_criterion_is_near_the_error_on_new_rows(kwargs, seed):
-    """The estimated curve at a fixed size against the true total risk of the same kind of ensemble, over 60 data sets.
+    """The estimated curve at a fixed size against the true total risk of the same kind of ensemble,
+    over 60 data sets.
 
-    Within 4 standard errors of 2 % at most; GCV is asymptotic and gets 1 % on top. k-fold is compared with ensembles on
-    as many rows as its folds train on. Part of a data set's luck is known here and taken out: the mean square of about
-    what an ensemble of these small members leaves, noise and 0.7 of the signal, less its expectation.
+    Within 4 standard errors of 2 % at most; GCV is asymptotic and gets 1 % on top. k-fold is
+    compared with ensembles on as many rows as its folds train on. Part of a data set's luck is
+    known here and taken out: the mean square of about what an ensemble of these small members
+    leaves, noise and 0.7 of the signal, less its expectation.
     """
     size, k, cv, difference, truths = 12, 20, kwargs.get("cv"), [], []
     rows = 80 - 80 // cv if isinstance(cv, int) else 80
@@ -60,7 +75,9 @@ def test_every_criterion_is_near_the_error_on_new_rows(kwargs, seed):
         X, y, beta = gaussian(1000 * seed + trial)
         how = {"scale": 1.0, "fit_intercept": False, "random_state": trial}
         model = OLSEnsembleRegressorCV(k, [size, size + 1], **how, **kwargs).fit(X, y)
-        members = OLSEnsembleRegressor(k, size, drawn, fit_intercept=False, random_state=trial).fit(X[:rows], y[:rows])
+        members = OLSEnsembleRegressor(k, size, drawn, fit_intercept=False, random_state=trial).fit(
+            X[:rows], y[:rows]
+        )
         truths.append(np.sum((members.coef_ - beta) ** 2) + 1.0)
         luck = np.mean((y - 0.3 * X @ beta) ** 2) - (1 + 0.7**2)
         difference.append(-model.cv_results_["mean_test_score"][0] - luck - truths[-1])
@@ -80,18 +97,26 @@ def test_predictions_of_left_out_rows_are_those_of_refits_without_them(seed):
         for train, test in splits:
             expected = LinearRegression().fit(X[train], y[train]).predict(X[test])
             np.testing.assert_allclose(model.cv_prediction_[test], expected, rtol=1e-8)
-        assert -model.best_score_ == pytest.approx(np.mean((y - model.cv_prediction_) ** 2), rel=1e-8)
+        assert -model.best_score_ == pytest.approx(
+            np.mean((y - model.cv_prediction_) ** 2), rel=1e-8
+        )
 
 
 def test_threads_change_nothing(seed):
     X, Y = random_problem(seed, q=2)
     for weight in (None, np.random.default_rng(seed).uniform(0, 2, len(X))):
         for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
-            one, two = (make(n_estimators=30, n_jobs=j, random_state=seed).fit(X, Y, weight) for j in (1, 2))
+            one, two = (
+                make(n_estimators=30, n_jobs=j, random_state=seed).fit(X, Y, weight) for j in (1, 2)
+            )
             with case(make, weight is None):
-                np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-11, atol=1e-13)  # BLAS rounds as threads fall
+                np.testing.assert_allclose(
+                    one.coef_, two.coef_, rtol=1e-11, atol=1e-13
+                )  # BLAS rounds as threads fall
                 for name in ("mean_test_score", "std_test_score"):
-                    np.testing.assert_allclose(one.cv_results_[name], two.cv_results_[name], rtol=1e-12)
+                    np.testing.assert_allclose(
+                        one.cv_results_[name], two.cv_results_[name], rtol=1e-12
+                    )
 
 
 def test_many_rows_are_judged_by_moments_of_folds(seed):
@@ -129,8 +154,12 @@ def test_repeated_rows_are_noticed_and_rows_that_meet_in_cells_are_not(seed):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model = AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=seed).fit(kind(X), y)
-            AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=seed).fit(kind(X), np.round(y))
-        assert -model.best_score_ == pytest.approx(np.mean((target - model.predict(fresh)) ** 2), rel=0.3)
+            AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=seed).fit(
+                kind(X), np.round(y)
+            )
+        assert -model.best_score_ == pytest.approx(
+            np.mean((target - model.predict(fresh)) ** 2), rel=0.3
+        )
         twice = kind(np.vstack([X, X])), np.r_[y, y]
         with pytest.warns(UserWarning, match=r"200 of 400 rows.*GroupKFold"):
             OLSEnsembleRegressorCV(50, random_state=seed).fit(*twice)
@@ -158,7 +187,9 @@ def test_strange_data_sets_have_ordinary_predictions(seed):
             adaptive = AdaptiveOLSEnsembleRegressor(random_state=seed, **how)
             models = [adaptive, OLSEnsembleRegressorCV(random_state=seed, **how)]
             if how.get("cv") is None:
-                models.append(OLSEnsembleRegressorCV(sampling="determinantal", random_state=seed, **how))
+                models.append(
+                    OLSEnsembleRegressorCV(sampling="determinantal", random_state=seed, **how)
+                )
             for model in models:
                 with case(data.shape, target[:8], model):
                     far = np.abs(model.fit(data, target).predict(data) - target.mean()).max()
@@ -190,16 +221,25 @@ def test_bad_requests_are_refused():
         ({"n_estimators": np.inf}, "n_estimators=inf.*determinantal.*'auto'"),
         ({"scale": "loo"}, "scale.*'loo'"),
         ({"sampling": "coins"}, "sampling.*'coins'"),
-        ({"sampling": "determinantal", "max_features": [5, 70]}, "5 to 70 columns.*between 0 and 55.3"),
+        (
+            {"sampling": "determinantal", "max_features": [5, 70]},
+            "5 to 70 columns.*between 0 and 55.3",
+        ),
         ({"sampling": "determinantal", "max_features": [0]}, "0 to 0 columns"),
     ]
     adaptive = [
         ({"cv": "gcv"}, "cv.*'gcv'"),
         ({"n_estimators": "auto"}, "n_estimators.*'auto'"),
-        ({"schemes": ["ridge", "elastic"]}, "'ridge', 'power', 'lasso', 'sparse', 'uniform', 'null'.*'elastic'"),
+        (
+            {"schemes": ["ridge", "elastic"]},
+            "'ridge', 'power', 'lasso', 'sparse', 'uniform', 'null'.*'elastic'",
+        ),
         ({"schemes": "ridge"}, "schemes.*'ridge'"),
     ]
-    for make, cases in ((OLSEnsembleRegressorCV, both + sizes), (AdaptiveOLSEnsembleRegressor, both + adaptive)):
+    for make, cases in (
+        (OLSEnsembleRegressorCV, both + sizes),
+        (AdaptiveOLSEnsembleRegressor, both + adaptive),
+    ):
         model = make(n_estimators=10, random_state=0).fit(X, y)
         before, defaults = model.predict(X), model.get_params()
         for params, message in cases:
@@ -218,7 +258,9 @@ def test_soil_is_predicted_better_than_by_ridge(seed):
     for half in range(2):
         train, test = np.arange(half, 732, 2), np.arange(1 - half, 732, 2)
         ours.append(AdaptiveOLSEnsembleRegressor().fit(X[train], y[train]).score(X[test], y[test]))
-        peer = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 50))).fit(X[train], y[train])
+        peer = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 50))).fit(
+            X[train], y[train]
+        )
         ridge.append(peer.score(X[test], y[test]))
     assert np.mean(ours) > np.mean(ridge) and np.min(ours) > np.min(ridge)
 
@@ -238,19 +280,25 @@ def r2(model, X, y):
 
 
 def test_each_scheme_alone_is_the_penalised_fit_it_is_named_after(seed):
-    """Weights and prior variances of a fitted model put together by hand, and ridge regression of scikit-learn."""
+    """Weights and prior variances of a fitted model put together by hand, and ridge regression of
+    scikit-learn.
+    """
     X, y, _ = sparse(seed, noise=2.0)
     model = AdaptiveOLSEnsembleRegressor().fit(X, y)
     design, scale = model._fitted.design, model.scale_
     A, b = X - X.mean(axis=0), y - y.mean()
     total = np.zeros(60)
-    for share, spreads, penalty in zip(design.shares, design.spreads, design.penalties, strict=False):
+    for share, spreads, penalty in zip(
+        design.shares, design.spreads, design.penalties, strict=False
+    ):
         S = np.flatnonzero(spreads > 0)
         root = np.sqrt(spreads[S])
         total[S] += share * root * Ridge(penalty, fit_intercept=False).fit(A[:, S] * root, b).coef_
     uniform = design.uniform_share
     if uniform > 0:
-        members = OLSEnsembleRegressor(max(100, round(1000 * uniform)), design.max_features, random_state=design.seed)
+        members = OLSEnsembleRegressor(
+            max(100, round(1000 * uniform)), design.max_features, random_state=design.seed
+        )
         total += uniform * members.fit(X, y).coef_
     np.testing.assert_allclose(model.coef_, scale * total, rtol=1e-7, atol=1e-9)
     assert sum(model.scheme_weights_.values()) == pytest.approx(1)
@@ -263,7 +311,9 @@ def test_each_scheme_alone_is_the_penalised_fit_it_is_named_after(seed):
     assert np.log(alpha / peer.alpha_) == pytest.approx(0, abs=0.25)
 
 
-@pytest.mark.parametrize("noise", [0.5, 6.0])  # of much noise nothing has a share, which is of no member
+@pytest.mark.parametrize(
+    "noise", [0.5, 6.0]
+)  # of much noise nothing has a share, which is of no member
 def test_a_number_of_members_is_drawn_in_shares_and_tends_to_the_limit(noise, seed):
     X, y, _ = sparse(seed, noise=noise)
     limit = AdaptiveOLSEnsembleRegressor().fit(X, y)
@@ -280,10 +330,14 @@ def test_a_number_of_members_is_drawn_in_shares_and_tends_to_the_limit(noise, se
 
 
 def test_the_same_data_give_the_same_choice(seed):
-    """Whatever random_state, threads, the order of the rows and weights of one, which only round otherwise."""
+    """Whatever random_state, threads, the order of the rows and weights of one, which only round
+    otherwise.
+    """
     X, y = load_diabetes(return_X_y=True)
     X, y = X[:300], y[:300]
-    models = [AdaptiveOLSEnsembleRegressor(random_state=i, n_jobs=1 + i % 2).fit(X, y) for i in range(4)]
+    models = [
+        AdaptiveOLSEnsembleRegressor(random_state=i, n_jobs=1 + i % 2).fit(X, y) for i in range(4)
+    ]
     for model in models[1:]:
         assert model.scheme_weights_ == pytest.approx(models[0].scheme_weights_, abs=1e-9)
         assert model.best_score_ == pytest.approx(models[0].best_score_, rel=1e-9)
@@ -292,20 +346,28 @@ def test_the_same_data_give_the_same_choice(seed):
     assert np.sqrt(np.mean(coefs.var(axis=0, ddof=1))) < noise
     for i in range(6):
         rows = np.random.default_rng(i).permutation(300)
-        moved = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X[rows], y[rows], sample_weight=np.ones(300))
+        moved = AdaptiveOLSEnsembleRegressor(random_state=0).fit(
+            X[rows], y[rows], sample_weight=np.ones(300)
+        )
         np.testing.assert_allclose(moved.coef_, models[0].coef_, atol=1e-6 * np.abs(coefs).max())
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     for rows, _ in KFold(8, shuffle=True, random_state=seed).split(X):
         plain = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X[rows], y[rows])
-        weighted = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X[rows], y[rows], sample_weight=np.ones(len(rows)))
-        np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-6 * np.abs(plain.coef_).max())
+        weighted = AdaptiveOLSEnsembleRegressor(random_state=0).fit(
+            X[rows], y[rows], sample_weight=np.ones(len(rows))
+        )
+        np.testing.assert_allclose(
+            weighted.coef_, plain.coef_, atol=1e-6 * np.abs(plain.coef_).max()
+        )
 
 
 def test_units_do_not_matter(seed):
     """Also far from one: coefficients, intervals and members of a number of them."""
     X, y, _ = sparse(seed)
     units = 10.0 ** np.random.default_rng(seed).integers(-5, 6, X.shape[1])
-    plain, scaled = (AdaptiveOLSEnsembleRegressor().fit(A, b) for A, b in ((X, y), (X * units, 1e6 * y + 3e7)))
+    plain, scaled = (
+        AdaptiveOLSEnsembleRegressor().fit(A, b) for A, b in ((X, y), (X * units, 1e6 * y + 3e7))
+    )
     assert scaled.scheme_weights_ == pytest.approx(plain.scheme_weights_, abs=1e-4)
     np.testing.assert_allclose(scaled.coef_ * units / 1e6, plain.coef_, rtol=1e-3, atol=1e-5)
     for n, k in product((120, 1200), (np.inf, 40)):
@@ -324,14 +386,21 @@ def test_sparse_and_dense_signals_are_told_apart(seed):
     uniform = OLSEnsembleRegressorCV(random_state=seed).fit(X, y)
     ridge = OLSEnsembleRegressorCV(sampling="determinantal").fit(X, y)
     dense = np.random.default_rng(seed).standard_normal(80)
-    other = AdaptiveOLSEnsembleRegressor().fit(X, X @ dense + 5 * np.random.default_rng(seed + 1).standard_normal(120))
-    few, many = (sum(m.scheme_weights_.get(name, 0.0) for name in ("lasso", "sparse")) for m in (adaptive, other))
+    other = AdaptiveOLSEnsembleRegressor().fit(
+        X, X @ dense + 5 * np.random.default_rng(seed + 1).standard_normal(120)
+    )
+    few, many = (
+        sum(m.scheme_weights_.get(name, 0.0) for name in ("lasso", "sparse"))
+        for m in (adaptive, other)
+    )
     assert few > 0.5 > many
     assert adaptive.selected_[beta != 0].all() and np.count_nonzero(adaptive.selected_) < 30
     assert np.all(adaptive.selection_frequency_[beta != 0] > 0.9)
     assert adaptive.inclusion_[beta != 0].mean() > 3 * adaptive.inclusion_[beta == 0].mean()
     rivals = LassoCV(cv=KFold(5, shuffle=True, random_state=0)).fit(X, y)
-    risk, of_uniform, of_ridge, of_lasso = (np.sum((m.coef_ - beta) ** 2) for m in (adaptive, uniform, ridge, rivals))
+    risk, of_uniform, of_ridge, of_lasso = (
+        np.sum((m.coef_ - beta) ** 2) for m in (adaptive, uniform, ridge, rivals)
+    )
     assert risk < 1.1 * of_lasso and risk < 0.7 * of_uniform and 0.5 < of_ridge / of_uniform < 2
 
 
@@ -342,25 +411,42 @@ def test_several_targets_have_their_own_schemes_whatever_their_units(seed):
     both = AdaptiveOLSEnsembleRegressor().fit(X, np.column_stack([y, 1e4 * dense]))
     np.testing.assert_allclose(both.coef_[0], alone.coef_, rtol=1e-9, atol=1e-12)
     assert both.scheme_weights_[0] == pytest.approx(alone.scheme_weights_)
-    assert AdaptiveOLSEnsembleRegressor().fit(X, y[:, None]).scheme_weights_ == [alone.scheme_weights_]
-    assert both.scale_.shape == (2,) and both.selected_.shape == (2, 60) and len(both.feature_subsets_) == 2
+    assert AdaptiveOLSEnsembleRegressor().fit(X, y[:, None]).scheme_weights_ == [
+        alone.scheme_weights_
+    ]
+    assert (
+        both.scale_.shape == (2,)
+        and both.selected_.shape == (2, 60)
+        and len(both.feature_subsets_) == 2
+    )
     assert both.predict_interval(X[:3]).shape == (3, 2, 2) and both.coef_std().shape == (2, 60)
-    np.testing.assert_allclose(both.predict_interval(X[:3])[:, 0], alone.predict_interval(X[:3]), rtol=1e-9)
+    np.testing.assert_allclose(
+        both.predict_interval(X[:3])[:, 0], alone.predict_interval(X[:3]), rtol=1e-9
+    )
     np.testing.assert_allclose(both.cv_prediction_[:, 0], alone.cv_prediction_, rtol=1e-9)
-    few = AdaptiveOLSEnsembleRegressor(n_estimators=200, random_state=seed).fit(X, np.column_stack([y, 1e4 * dense]))
+    few = AdaptiveOLSEnsembleRegressor(n_estimators=200, random_state=seed).fit(
+        X, np.column_stack([y, 1e4 * dense])
+    )
     assert [c.shape for c in few.member_coefs()] == [(200, 60)] * 2
 
 
 def test_full_factors_cost_nothing(seed):
-    """Three binary factors with both levels coded: as good as least squares, where matched coins lost half as much."""
+    """Three binary factors with both levels coded: as good as least squares, where matched coins
+    lost half as much.
+    """
     rng = np.random.default_rng(seed)
 
     def table(n):
-        return np.hstack([rng.standard_normal((n, 5)), *(np.eye(2)[rng.integers(0, 2, n)] for _ in range(3))])
+        return np.hstack(
+            [rng.standard_normal((n, 5)), *(np.eye(2)[rng.integers(0, 2, n)] for _ in range(3))]
+        )
 
     X, new, beta = table(2000), table(5000), rng.standard_normal(11)
     noise = 0.15 * np.std(X @ beta)
-    y, truth = X @ beta + noise * rng.standard_normal(2000), new @ beta + noise * rng.standard_normal(5000)
+    y, truth = (
+        X @ beta + noise * rng.standard_normal(2000),
+        new @ beta + noise * rng.standard_normal(5000),
+    )
     model = AdaptiveOLSEnsembleRegressor().fit(X, y)
     assert r2(model, new, truth) > r2(LinearRegression().fit(X, y), new, truth) - 0.001
     members = AdaptiveOLSEnsembleRegressor(n_estimators=500, random_state=seed).fit(X, y)
@@ -375,11 +461,16 @@ def test_one_far_row_does_not_decide(seed):
             rng = np.random.default_rng([seed, i])
             X, new = rng.lognormal(0, 0.5, (62, 3)), rng.lognormal(0, 0.5, (2000, 3))
             X[0], beta = [60, 50, 40], np.array([1.0, 0.5, 0.3])
-            y, truth = X @ beta + 0.5 * rng.standard_normal(62), new @ beta + 0.5 * rng.standard_normal(2000)
+            y, truth = (
+                X @ beta + 0.5 * rng.standard_normal(62),
+                new @ beta + 0.5 * rng.standard_normal(2000),
+            )
             y[0] = factor * X[0] @ beta
             model = AdaptiveOLSEnsembleRegressor().fit(X, y)
             assert model.scale_ <= 1
-            lost.append(r2(RidgeCV(np.logspace(-3, 6, 40)).fit(X, y), new, truth) - r2(model, new, truth))
+            lost.append(
+                r2(RidgeCV(np.logspace(-3, 6, 40)).fit(X, y), new, truth) - r2(model, new, truth)
+            )
     assert np.mean(lost) < 0.05
 
 
@@ -398,15 +489,22 @@ def test_little_or_no_signal(signal, seed):
             RidgeCV(np.logspace(-2, 7, 40)),
             LassoCV(alphas=20, eps=0.03, cv=folds),
         ]  # the best penalty is near the largest
-        fits = [AdaptiveOLSEnsembleRegressor(random_state=i).fit(X, y), *(peer.fit(X, y) for peer in peers)]
+        fits = [
+            AdaptiveOLSEnsembleRegressor(random_state=i).fit(X, y),
+            *(peer.fit(X, y) for peer in peers),
+        ]
         excess += [np.sum((fit.coef_ - beta) ** 2) for fit in fits]
-    assert excess[0] <= 1.1 * min(excess[1:])  # known to about 0.1; the bound of one is shown by make bench
+    assert excess[0] <= 1.1 * min(
+        excess[1:]
+    )  # known to about 0.1; the bound of one is shown by make bench
 
 
 @pytest.mark.parametrize("settings", [{"cv": "gcv"}, {}, {"cv": "oob", "max_samples": 2}], ids=str)
 @pytest.mark.filterwarnings("ignore:members have")
 def test_an_estimated_error_is_never_negative(settings):
-    """With few rows members have huge residuals, and what is left of them in the limit is a small difference."""
+    """With few rows members have huge residuals, and what is left of them in the limit is a small
+    difference.
+    """
     shapes = ((2, 12, False), (3, 12, True), (4, 12, True), (6, 12, True))
     for shape, draw in product(shapes, range(25)):
         n, p, fit_intercept = shape
@@ -430,17 +528,26 @@ def test_generalised_cross_validation_needs_rows_that_are_left():
 
 
 def test_there_is_always_a_curve(seed):
-    """Of any number of members, which falls with it up to Monte-Carlo noise, and is lower for balanced ones."""
+    """Of any number of members, which falls with it up to Monte-Carlo noise, and is lower for
+    balanced ones.
+    """
     plt = pytest.importorskip("matplotlib.pyplot")
     X, y, _ = sparse(seed)
     blocks = (lambda: iter([(X[:50], y[:50]), (X[50:], y[50:])]), None)
     for data in ((X, y), blocks):
-        for how in ({}, {"sampling": "determinantal"}, {"n_estimators": 50, "cv": 2}, {"n_estimators": 50}):
+        for how in (
+            {},
+            {"sampling": "determinantal"},
+            {"n_estimators": 50, "cv": 2},
+            {"n_estimators": 50},
+        ):
             model = OLSEnsembleRegressorCV(random_state=0, **how).fit(*data)
             results, best = model.cv_results_, model.best_index_
             sizes = results["param_max_features"]
             assert len(sizes) > 5 and len(model.risk_curve(10)) == len(sizes)
-            np.testing.assert_allclose(model.risk_curve(model.n_estimators_), -results["mean_test_score"])
+            np.testing.assert_allclose(
+                model.risk_curve(model.n_estimators_), -results["mean_test_score"]
+            )
             np.testing.assert_allclose(model.risk_curve(), -results["mean_test_score_infinity"])
             assert model.best_score_ == pytest.approx(results["mean_test_score"][best])
             assert sizes[best] == model.max_features_ and results["std_test_score"][best] > 0
@@ -450,7 +557,8 @@ def test_there_is_always_a_curve(seed):
     curves = [model.risk_curve(k) for k in (1, 4, 16, 64, 1024)]
     assert all(np.all(more <= 1.01 * fewer) for fewer, more in pairwise(curves))
     independent, balanced = (
-        OLSEnsembleRegressorCV(50, design=design, random_state=0).fit(X, y) for design in ("independent", "balanced")
+        OLSEnsembleRegressorCV(50, design=design, random_state=0).fit(X, y)
+        for design in ("independent", "balanced")
     )
     assert np.all(balanced.risk_curve(8)[:5] <= independent.risk_curve(8)[:5] * 1.05)
 
@@ -459,21 +567,26 @@ def test_rows_are_kept_as_far_as_was_asked(seed):
     X, y, _ = sparse(seed)
     model = AdaptiveOLSEnsembleRegressor(keep_rows=False).fit(X, y)
     bare = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(bare.predict_interval(X[:3]), model.predict_interval(X[:3]))  # from the folds
+    np.testing.assert_array_equal(
+        bare.predict_interval(X[:3]), model.predict_interval(X[:3])
+    )  # from the folds
     for ask in (bare.coef_std, lambda: bare.predict(X[:3], return_std=True)):
         with pytest.raises(ValueError, match="training"):
             ask()
-    assert len(pickle.dumps(model)) < len(pickle.dumps(clone(model).set_params(keep_rows=True).fit(X, y)))
+    assert len(pickle.dumps(model)) < len(
+        pickle.dumps(clone(model).set_params(keep_rows=True).fit(X, y))
+    )
 
 
 def test_errors_intervals_and_standard_errors_are_those_over_data_sets(seed):
     """Of 60 data sets of 40 rows and 30 of 60 and of 300; 200 of them are in the statistical suite.
 
-    The estimated error is not below the true one on average, although shares were chosen by it: above it by what fits
-    of two thirds of the rows have more. Intervals of nominal 80 %: not below by three standard errors, and below 90 %.
-    Standard errors, which repeat the choice, of ten data sets pooled over columns: these have 45 and 135 degrees of
-    freedom, so that four standard errors are .42 and .25. Over six seeds they were 1.13 +- .04 times too large for the
-    five columns with a signal and 1.62 +- .07 times for the others, whose choice varies more on parts of the rows.
+    The estimated error is not below the true one on average, although shares were chosen by it:
+    above it by what fits of two thirds of the rows have more. Intervals of nominal 80 %: not below
+    by three standard errors, and below 90 %. Standard errors, which repeat the choice, of ten data
+    sets pooled over columns: these have 45 and 135 degrees of freedom, so that four standard errors
+    are .42 and .25. Over six seeds they were 1.13 +- .04 times too large for the five columns with
+    a signal and 1.62 +- .07 times for the others, whose choice varies more on parts of the rows.
     """
     beta = np.r_[1, 0.5, 0.3, 0.2, 0.1, np.zeros(15)]
     for n, p, count in ((40, 15, 60), (60, 20, 30), (300, 20, 30)):
@@ -482,7 +595,12 @@ def test_errors_intervals_and_standard_errors_are_those_over_data_sets(seed):
             rng = np.random.default_rng([seed, i])
             X, new = rng.standard_normal((n, p)), rng.standard_normal((200, p))
             model = AdaptiveOLSEnsembleRegressor().fit(X, X @ beta[:p] + rng.standard_normal(n))
-            ratio.append([-model.best_score_, 1 + np.sum((model.coef_ - beta[:p]) ** 2) + model.intercept_**2])
+            ratio.append(
+                [
+                    -model.best_score_,
+                    1 + np.sum((model.coef_ - beta[:p]) ** 2) + model.intercept_**2,
+                ]
+            )
             low, high = model.predict_interval(new, 0.8).T
             truth = new @ beta[:p] + rng.standard_normal(200)
             inside.append(np.mean((low <= truth) & (truth <= high)))
@@ -493,7 +611,10 @@ def test_errors_intervals_and_standard_errors_are_those_over_data_sets(seed):
             assert n != 40 or 0.96 < np.divide(*np.mean(ratio, axis=0)) < 1.2
             assert n == 40 or 0.8 - 3 * np.std(inside) / np.sqrt(30) < np.mean(inside) < 0.9
             for columns, most in ((slice(0, 5), 1.7), (slice(5, None), 2.1)) if coefs else ():
-                squared, spread = np.square(errors)[:, columns].mean(axis=0), np.var(coefs, axis=0, ddof=1)[columns]
+                squared, spread = (
+                    np.square(errors)[:, columns].mean(axis=0),
+                    np.var(coefs, axis=0, ddof=1)[columns],
+                )
                 assert 0.6 < np.sqrt(squared.sum() / spread.sum()) < most
 
 
@@ -503,7 +624,9 @@ def test_where_the_rows_are_does_not_decide(seed):
     X = rng.standard_normal((1500, 12))
     y = X[:, 0] - X[:, 1] + rng.standard_normal(1500)
     memory = AdaptiveOLSEnsembleRegressor().fit(X, y)
-    blocks = AdaptiveOLSEnsembleRegressor().fit(lambda: iter([(X[:700], y[:700]), (X[700:], y[700:])]), None)
+    blocks = AdaptiveOLSEnsembleRegressor().fit(
+        lambda: iter([(X[:700], y[:700]), (X[700:], y[700:])]), None
+    )
     assert blocks.scheme_weights_ == pytest.approx(memory.scheme_weights_, abs=0.02)
     np.testing.assert_allclose(blocks.coef_, memory.coef_, atol=2e-3)
     for model in (blocks, memory):  # 20 groups or 30 fits know a standard error to 16 %
@@ -528,7 +651,9 @@ def test_rows_of_weight_zero_are_not_there(seed):
         with case(model):
             np.testing.assert_allclose(model.coef_, alone.coef_, rtol=1e-8, atol=1e-10)
             assert model.best_score_ == pytest.approx(alone.best_score_, rel=1e-8)
-            np.testing.assert_allclose(model.cv_prediction_[kept], alone.cv_prediction_, rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(
+                model.cv_prediction_[kept], alone.cv_prediction_, rtol=1e-8, atol=1e-9
+            )
             if isinstance(model, AdaptiveOLSEnsembleRegressor):
                 assert model.scheme_weights_ == pytest.approx(alone.scheme_weights_)
 
@@ -538,8 +663,12 @@ def test_groups_without_weight_are_not_there(seed):
     X, y, _ = gaussian(seed, n=60, p=5)
     groups = np.repeat(np.arange(20), 3)
     kept = groups < 5
-    model = AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5)).fit(X, y, kept.astype(float), groups=groups)
-    alone = AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5)).fit(X[kept], y[kept], groups=groups[kept])
+    model = AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5)).fit(
+        X, y, kept.astype(float), groups=groups
+    )
+    alone = AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5)).fit(
+        X[kept], y[kept], groups=groups[kept]
+    )
     for coverage in (0.5, 0.9):
         expected = alone.predict_interval(X[:4], coverage)
         np.testing.assert_allclose(model.predict_interval(X[:4], coverage), expected, rtol=1e-9)
@@ -547,7 +676,9 @@ def test_groups_without_weight_are_not_there(seed):
 
 
 def test_groups_are_kept_together(seed):
-    """Rows come four times with different noise: leave-one-out of single rows would promise too much."""
+    """Rows come four times with different noise: leave-one-out of single rows would promise too
+    much.
+    """
     X, _, beta = sparse(seed, n=40, p=80)
     rng = np.random.default_rng(seed)
     X, groups = np.repeat(X, 4, axis=0), np.repeat(np.arange(40), 4)
@@ -563,7 +694,9 @@ def groups_are_kept_together_by(model, X, y, groups):
     assert -model.best_score_ > 2  # of new groups: their own noise has variance four
     low, high = model.predict_interval(X[:3]).T
     assert np.all(high - low > 4)
-    assert np.all(model.coef_std() > 0)  # from fits of parts of the rows, which the splitter does not know
+    assert np.all(
+        model.coef_std() > 0
+    )  # from fits of parts of the rows, which the splitter does not know
     with sklearn.config_context(enable_metadata_routing=True):
         np.testing.assert_array_equal(clone(model).fit(X, y, groups=groups).coef_, model.coef_)
     with pytest.raises(ValueError, match="groups"):
@@ -571,14 +704,18 @@ def groups_are_kept_together_by(model, X, y, groups):
 
 
 def test_nearly_dependent_columns_leave_uniform_members_ordinary(seed, monkeypatch):
-    """With half of the ensemble, whatever their share would be: solved from the data, some have coefficients of 1e8."""
+    """With half of the ensemble, whatever their share would be: solved from the data, some have
+    coefficients of 1e8.
+    """
     monkeypatch.setattr(choice, "_weights", lambda *_: (np.array([0.5, 0, 0, 0, 0.5, 0]), 0.0))
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((300, 12))
     X[:, 3] = X[:, 1] + X[:, 2] + 1e-9 * rng.standard_normal(300)
     y = X[:, 0] + X[:, 1] + rng.standard_normal(300)
     memory = AdaptiveOLSEnsembleRegressor().fit(X, y)
-    blocks = AdaptiveOLSEnsembleRegressor().fit(lambda: iter([(X[:100], y[:100]), (X[100:], y[100:])]), None)
+    blocks = AdaptiveOLSEnsembleRegressor().fit(
+        lambda: iter([(X[:100], y[:100]), (X[100:], y[100:])]), None
+    )
     for model in (memory, blocks):
         assert model.n_fallbacks_ > 0 and np.abs(model.coef_).max() < 2
         np.testing.assert_allclose(model.coef_[[0, 4, 5]], memory.coef_[[0, 4, 5]], atol=0.1)

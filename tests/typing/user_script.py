@@ -33,7 +33,8 @@ def tune(X: Vector, y: Vector) -> OLSEnsembleRegressorCV:
     model = OLSEnsembleRegressorCV(random_state=0, n_jobs=-1).fit(X, y)
     sizes, errors = model.cv_results_["param_max_features"], model.risk_curve(k=100)
     print(
-        f"{model.max_features_} columns of {sizes.min()} to {sizes.max()}: {errors.min():.3f}, {model.best_score_:.3f}"
+        f"{model.max_features_} columns of {sizes.min()} to {sizes.max()}: {errors.min():.3f},"
+        f" {model.best_score_:.3f}"
     )
     return model
 
@@ -55,8 +56,14 @@ def main() -> None:
     model = OLSEnsembleRegressor(n_estimators=200, max_features=size, random_state=0).fit(X, y)
     prediction, std = model.predict(X_test, return_std=True)
     interval = model.predict_interval(X_test, coverage=0.9)
-    print(f"error {np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)):.3f}, spread {std.mean():.3f}")
-    print(f"covered {inside(interval, y_test):.2f}, mean {prediction.mean():.2f}, b0 {float(model.intercept_):.2f}")
+    print(
+        f"error {np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)):.3f}, spread"
+        f" {std.mean():.3f}"
+    )
+    print(
+        f"covered {inside(interval, y_test):.2f}, mean {prediction.mean():.2f}, b0"
+        f" {float(model.intercept_):.2f}"
+    )
     print([names[20 * int(j)] for j in np.argsort(-np.abs(model.coef_))[:3]])
 
     print(tune(X, y).predict(X_test[:2]).shape, adapt(X, y).predict(X_test[:2]).shape)
@@ -74,8 +81,13 @@ def main() -> None:
     alphas = np.linspace(0.05, 0.45, 9)
     curve = theory.limiting_risk(alphas, 2.0, 1.0, k=100)
     print(alphas[np.argmin(curve)], curve.min(), float(theory.limiting_risk(0.2, 2.0, 1.0)))
-    print(theory.expected_risk(n, p, [4, 8], 1.0, k=np.inf)[0], str(theory.better_side(2.0, 0.5)).upper())
-    risk, error = theory.covariance_risk(np.ones(p), np.full(p, p**-0.5), 0.3, 1.0, n=n, rng=0, return_std=True)
+    print(
+        theory.expected_risk(n, p, [4, 8], 1.0, k=np.inf)[0],
+        str(theory.better_side(2.0, 0.5)).upper(),
+    )
+    risk, error = theory.covariance_risk(
+        np.ones(p), np.full(p, p**-0.5), 0.3, 1.0, n=n, rng=0, return_std=True
+    )
 
     problem = simulation.LinearProblem(n=60, p=40, sigma=0.5)
     (estimate,) = simulation.run([(problem, simulation.Ensemble(15, k=(1, 50)))], trials=5, seed=0)

@@ -1,1 +1,3 @@
-"""The adaptive model: a registry of sampling schemes, their weights by cross-validation, and the choice as one page."""
+"""The adaptive model: a registry of sampling schemes, their weights by cross-validation, and the
+choice as one page.
+"""

@@ -1,7 +1,8 @@
-"""Choose the mixture of sampling schemes for one target: the method of the adaptive model, on one page.
+"""Choose the mixture of sampling schemes for one target: the method of the adaptive model, on one
+page.
 
-Every scheme is fitted in every fold. Products of the errors of the schemes give stacking weights, which are shrunk to
-ridge and to the null model where the gain is noise.
+Every scheme is fitted in every fold. Products of the errors of the schemes give stacking weights,
+which are shrunk to ridge and to the null model where the gain is noise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
 Array = NDArray[np.float64]
 
 NEGLIGIBLE_WEIGHT = 0.02  # weights below are set to zero
-SELECTION_PROBABILITY = 0.5  # inclusion probability from which on the sparse scheme selects a column
+SELECTION_PROBABILITY = (
+    0.5  # inclusion probability from which on the sparse scheme selects a column
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,9 @@ class Choice:
     mse: float
     standard_error: float
     fits: list[HeldOutFit]  # of the mixture in every fold
-    selected: NDArray[np.bool_]  # (p,) columns that the sparse scheme selects; empty without that scheme
+    selected: NDArray[
+        np.bool_
+    ]  # (p,) columns that the sparse scheme selects; empty without that scheme
     selection_frequency: Array  # (p,) fraction of the folds in which a column is selected
     enlargement: float = 1.0  # factor that brings residuals of the folds to the estimated error
 
@@ -83,13 +88,17 @@ class Choice:
         if len(selected):
             selected = in_original_order(selected)
             frequency = in_original_order(frequency)
-        return replace(self, schemes=schemes, fits=fits, selected=selected, selection_frequency=frequency)
+        return replace(
+            self, schemes=schemes, fits=fits, selected=selected, selection_frequency=frequency
+        )
 
 
 def choose(folds: FoldData, names: frozenset[str]) -> Choice:
     """Choose weights and penalties of the named schemes."""
     fitted: dict[str, FoldFits] = {}
-    for scheme in in_order_of_requirement(names | {"ridge", "null"}):  # which every comparison needs
+    for scheme in in_order_of_requirement(
+        names | {"ridge", "null"}
+    ):  # which every comparison needs
         fitted[scheme.name] = scheme.fit(folds, fitted)
     errors = error_products(folds, fitted)
     candidates = _candidates(fitted, names)
@@ -105,7 +114,9 @@ def null_choice(folds: FoldData) -> Choice:
 
 
 def _candidates(fitted: dict[str, FoldFits], names: frozenset[str]) -> set[str]:
-    """Schemes that may have a weight; uniform members with an unreliable error only if no other scheme is usable."""
+    """Schemes that may have a weight; uniform members with an unreliable error only if no other
+    scheme is usable.
+    """
     usable = {name for name in names if fitted[name].usable}
     if not usable - {"null"} and "uniform" in names:
         usable.add("uniform")
@@ -115,7 +126,8 @@ def _candidates(fitted: dict[str, FoldFits], names: frozenset[str]) -> set[str]:
 def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> FoldProducts:
     """Mean products of the errors of all schemes in every fold.
 
-    A scheme that was fitted in the first repeat only is assumed to have the same lead over ridge in later repeats.
+    A scheme that was fitted in the first repeat only is assumed to have the same lead over ridge in
+    later repeats.
     """
     names = list(fitted)
     coefs = [_coefs_in_fold(fitted, f) for f in range(len(folds.folds))]
@@ -130,7 +142,9 @@ def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> FoldProducts
 
 
 def _coefs_in_fold(fitted: dict[str, FoldFits], fold: int) -> Array:
-    """Coefficients (n_schemes, p) in a fold; schemes that were not fitted in the fold have those of ridge."""
+    """Coefficients (n_schemes, p) in a fold; schemes that were not fitted in the fold have those of
+    ridge.
+    """
     rows = []
     for fits in fitted.values():
         was_fitted = fold < len(fits.coefs)
@@ -138,15 +152,21 @@ def _coefs_in_fold(fitted: dict[str, FoldFits], fold: int) -> Array:
     return np.vstack(rows)
 
 
-def _extend_lead(products: Array, fold_weights: Array, n_fitted: int, scheme: int, ridge: int) -> None:
-    """Extend the mean lead over ridge of a scheme fitted in the first folds to the later folds, in place."""
+def _extend_lead(
+    products: Array, fold_weights: Array, n_fitted: int, scheme: int, ridge: int
+) -> None:
+    """Extend the mean lead over ridge of a scheme fitted in the first folds to the later folds, in
+    place.
+    """
     weights = fold_weights[:n_fitted] / fold_weights[:n_fitted].sum()
     S = np.tensordot(weights, products[:n_fitted], axes=1)
     lead = S[scheme] - S[ridge]
     for fold_products in products[n_fitted:]:
         fold_products[scheme] = fold_products[ridge] + lead
         fold_products[:, scheme] = fold_products[scheme]
-        fold_products[scheme, scheme] = fold_products[ridge, ridge] + S[scheme, scheme] - S[ridge, ridge]
+        fold_products[scheme, scheme] = (
+            fold_products[ridge, ridge] + S[scheme, scheme] - S[ridge, ridge]
+        )
 
 
 def _weights(errors: FoldProducts, names: list[str], candidates: set[str]) -> tuple[Array, float]:
@@ -179,12 +199,18 @@ def _chosen(
     names = list(fitted)
     S = errors.mean()
     mse = max(0.0, float(weights @ S @ weights)) + optimism
-    n_fitted = min(len(fits.coefs) for fits in fitted.values())  # folds in which all schemes were fitted
-    coefs = [weights @ np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_fitted)]
+    n_fitted = min(
+        len(fits.coefs) for fits in fitted.values()
+    )  # folds in which all schemes were fitted
+    coefs = [
+        weights @ np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_fitted)
+    ]
     fits = _held_out_fits(folds, coefs)
     selected, frequency = _selection(folds, fitted.get("sparse"))
     return Choice(
-        weights={name: float(weight) for name, weight in zip(names, weights, strict=True) if weight > 0},
+        weights={
+            name: float(weight) for name, weight in zip(names, weights, strict=True) if weight > 0
+        },
         errors={name: float(S[i, i]) for i, name in enumerate(names) if name in candidates},
         standard_errors=_scheme_standard_errors(folds, fitted, S, n_fitted),
         schemes=_weighted_schemes(folds, fitted, weights),
@@ -197,7 +223,9 @@ def _chosen(
     )
 
 
-def _weighted_schemes(folds: FoldData, fitted: dict[str, FoldFits], weights: Array) -> tuple[WeightedScheme, ...]:
+def _weighted_schemes(
+    folds: FoldData, fitted: dict[str, FoldFits], weights: Array
+) -> tuple[WeightedScheme, ...]:
     schemes = []
     for (name, fits), weight in zip(fitted.items(), weights, strict=True):
         if weight > 0 and fits.prior_variances is not None:
@@ -214,12 +242,16 @@ def _weighted_schemes(folds: FoldData, fitted: dict[str, FoldFits], weights: Arr
 
 
 def _selection(folds: FoldData, sparse: FoldFits | None) -> tuple[NDArray[np.bool_], Array]:
-    """Columns that the sparse scheme selects, and the fraction of folds in which it does; empty without the scheme."""
+    """Columns that the sparse scheme selects, and the fraction of folds in which it does; empty
+    without the scheme.
+    """
     if sparse is None:
         return np.empty(0, dtype=bool), np.empty(0)
     assert sparse.prior_variances is not None and sparse.fold_prior_variances is not None
     on_all_rows = inclusion(folds.all_rows, sparse.prior_variances, sparse.penalty)
-    in_folds = folds.map(inclusion, folds.fits[:-1], sparse.fold_prior_variances, repeat(sparse.penalty))
+    in_folds = folds.map(
+        inclusion, folds.fits[:-1], sparse.fold_prior_variances, repeat(sparse.penalty)
+    )
     selected = [probabilities >= SELECTION_PROBABILITY for probabilities in in_folds]
     return on_all_rows >= SELECTION_PROBABILITY, np.mean(selected, axis=0)
 
@@ -231,18 +263,29 @@ def _held_out_fits(folds: FoldData, coefs: list[Array]) -> list[HeldOutFit]:
         residual = fold.residuals(coef[None])
         intercept = float(fold.mean_y[0] - fold.mean_x @ coef)
         fits.append(
-            HeldOutFit(coef / folds.unit, intercept, fold.test.rows, None if residual is None else residual[:, 0])
+            HeldOutFit(
+                coef / folds.unit,
+                intercept,
+                fold.test.rows,
+                None if residual is None else residual[:, 0],
+            )
         )
     return fits
 
 
 def _enlargement(fits: list[HeldOutFit], mse: float) -> float:
-    """Factor that brings the residuals, which also chose the weights, to the size of the estimated error."""
-    squares = np.concatenate([np.zeros(0), *(fit.residual**2 for fit in fits if fit.residual is not None)])
+    """Factor that brings the residuals, which also chose the weights, to the size of the estimated
+    error.
+    """
+    squares = np.concatenate(
+        [np.zeros(0), *(fit.residual**2 for fit in fits if fit.residual is not None)]
+    )
     return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
 
 
-def _scheme_standard_errors(folds: FoldData, fitted: dict[str, FoldFits], S: Array, n_fitted: int) -> dict[str, float]:
+def _scheme_standard_errors(
+    folds: FoldData, fitted: dict[str, FoldFits], S: Array, n_fitted: int
+) -> dict[str, float]:
     """Standard error of the estimated error of every scheme by itself."""
     standard_errors = {}
     for i, (name, fits) in enumerate(fitted.items()):

@@ -18,7 +18,9 @@ from .schemes import LARGEST_ROW_FRACTION
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-MANY_MEMBERS = 1000  # number for which the size of uniform members is chosen, if the ensemble is infinite
+MANY_MEMBERS = (
+    1000  # number for which the size of uniform members is chosen, if the ensemble is infinite
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,31 +41,41 @@ def choose_mixture(
     paths = Paths(PATH_SEED, "balanced", threads, batch=2, min_batches=2)
     options = SizeOptions(fit_intercept=fit_intercept, max_sizes=MAX_SIZES // 2)
     n_members = MANY_MEMBERS if np.isinf(k) else k
-    return [_choose_for_target(target, options, schemes, n_members, paths) for target in data.targets()]
+    return [
+        _choose_for_target(target, options, schemes, n_members, paths) for target in data.targets()
+    ]
 
 
 def _choose_for_target(
     data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
 ) -> MixtureSelection:
-    """Choose the mixture of one target; rows are first ordered by content, moments are used as they are."""
+    """Choose the mixture of one target; rows are first ordered by content, moments are used as they
+    are.
+    """
     ordered, arrangement = data.arranged()
     selection = _choose(ordered, options, schemes, k, paths)
     if arrangement is None or data.Y is None:
         return selection
     choice = selection.choice.rearranged(arrangement)
     prediction = _held_out_prediction(choice, data.Y)
-    return replace(selection, choice=choice, prediction=prediction, column_order=arrangement.columns)
+    return replace(
+        selection, choice=choice, prediction=prediction, column_order=arrangement.columns
+    )
 
 
 def _choose(
     data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
 ) -> MixtureSelection:
-    """Choose the mixture; the best size of uniform members in the folds grows with the root of the number of rows."""
+    """Choose the mixture; the best size of uniform members in the folds grows with the root of the
+    number of rows.
+    """
     n, p = data.shape
     with blas_for((n, p)):
         curve, n_training_rows, folds, penalty = data.in_folds(options, paths)
         average = curve.average
-        size = round(float(average.sizes[first_least(average.mse(k))]) * np.sqrt(n / n_training_rows))
+        size = round(
+            float(average.sizes[first_least(average.mse(k))]) * np.sqrt(n / n_training_rows)
+        )
         size = max(1, min(size, p, int(LARGEST_ROW_FRACTION * (n - options.fit_intercept))))
         if penalty is None:  # all columns are constant
             return MixtureSelection(choice=null_choice(folds), uniform_size=size)

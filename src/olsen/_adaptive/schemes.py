@@ -2,18 +2,21 @@ r"""The registry of sampling schemes that an adaptive ensemble is made of.
 
 Penalised least squares with prior variances d of standardised columns,
 :math:`\min_b \|y - Xb\|^2 + \lambda \sum_j b_j^2 / d_j`, is the mean of all determinantal members with the same prior
-variances (``subsets.Determinantal``; status: theorem). Four schemes, from dense signals to sparse ones, are such fits:
+variances (``subsets.Determinantal``; status: theorem). Four schemes, from dense signals to sparse
+ones, are such fits:
 
 - **ridge**: :math:`d_j = 1`;
-- **power**: :math:`d_j = |b_j|` from the coefficients b of ridge regression, one step of reweighting;
+- **power**: :math:`d_j = |b_j|` from the coefficients b of ridge regression, one step of
+  reweighting;
 - **lasso**: :math:`d_j = |b_j|` from the lasso's own coefficients, a fixed point of that step;
 - **sparse**: :math:`d_j = b_j^2` from the lasso's coefficients, one step beyond.
 
 There are also **uniform** members, as in the paper, and **null**, the mean target.
 
 To add a scheme: write a class with a `name`, the names of the schemes that it `requires`, and
-``fit(folds, fitted) -> FoldFits``, and add it to `SCHEMES`. Everything that looks at y must be done in every fold from
-its training rows; only one number for each scheme, its penalty, may be chosen over all folds.
+``fit(folds, fitted) -> FoldFits``, and add it to `SCHEMES`. Everything that looks at y must be done
+in every fold from its training rows; only one number for each scheme, its penalty, may be chosen
+over all folds.
 """
 
 from __future__ import annotations
@@ -31,17 +34,26 @@ from .._tuning.fold_data import Fold, FoldData
 
 Array = NDArray[np.float64]
 
-PENALTY_FACTORS = 10.0 ** np.array([1.0, 0.25, -0.5, -1.25, -2.0])  # times the penalty of ridge, for power and sparse
-# fractions of the lasso's largest penalty: a fine grid where few columns enter, then every second point
+PENALTY_FACTORS = 10.0 ** np.array(
+    [1.0, 0.25, -0.5, -1.25, -2.0]
+)  # times the penalty of ridge, for power and sparse
+# fractions of the lasso's largest penalty: a fine grid where few columns enter, then every second
+# point
 LASSO_FRACTIONS = np.geomspace(1.0, 2e-3, 21)[[*range(8), *range(8, 21, 2)]]
 LASSO_STEPS_BEYOND = 3  # penalties beyond the best one of the first repeat that later repeats try
 MIN_PAIRS = 15  # pairs of uniform members in a fold
 MAX_PAIRS = 30  # more pairs estimate small differences better
 MAX_PAIR_OPERATIONS = 1e8  # operations of the solves of one fold
 MAX_DRAWN_COLUMNS = 6e4  # columns of all pairs of one fold
-LARGEST_ROW_FRACTION = 0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
-MIN_EXTRAPOLATED_RATIO = 0.5  # error of infinitely many uniform members over the observed error, at least
-MANY_ROWS_FOR_UNIFORM = 300  # rows from which on uniform members are fitted in the first repeat only
+LARGEST_ROW_FRACTION = (
+    0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
+)
+MIN_EXTRAPOLATED_RATIO = (
+    0.5  # error of infinitely many uniform members over the observed error, at least
+)
+MANY_ROWS_FOR_UNIFORM = (
+    300  # rows from which on uniform members are fitted in the first repeat only
+)
 SEED = 24
 
 
@@ -49,10 +61,15 @@ SEED = 24
 class FoldFits:
     """Fits of a scheme in every fold, and on all rows."""
 
-    coefs: list[Array]  # (p,) of standardised columns, for every fold; a costly scheme fits the first repeat only
+    coefs: list[
+        Array
+    ]  # (p,) of standardised columns, for every fold; a costly scheme fits the first repeat only
     coef_all_rows: Array | None = None  # (p,) on all rows
-    prior_variances: Array | None = None  # (p,) on all rows, of standardised columns; None: no determinantal members
-    penalty: float = 0.0  # a multiple of ``penalty_unit``, in which the best penalty is the ratio of noise to signal
+    prior_variances: Array | None = (
+        None  # (p,) on all rows, of standardised columns; None: no determinantal members
+    )
+    # a multiple of ``penalty_unit``, in which the best penalty is the ratio of noise to signal
+    penalty: float = 0.0
     fold_prior_variances: list[Array] | None = None  # (p,) for every fold
     errors: list[float] | None = None  # error in every fold; None: that of the coefficients
     usable: bool = True  # whether the scheme can be drawn and its error is reliable
@@ -80,7 +97,9 @@ class Ridge:
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
         prior_variances = np.ones(len(folds.unit))
         penalty = np.array([folds.ridge_penalty])
-        *in_folds, on_all_rows = folds.map(penalised, folds.fits, repeat(prior_variances), repeat(penalty))
+        *in_folds, on_all_rows = folds.map(
+            penalised, folds.fits, repeat(prior_variances), repeat(penalty)
+        )
         return FoldFits(
             coefs=[coefs[0] for coefs in in_folds],
             coef_all_rows=on_all_rows[0],
@@ -99,7 +118,9 @@ class Power:
         ridge = fitted["ridge"]
         assert ridge.coef_all_rows is not None
         variances = [powers_of(coef, 1.0) for coef in ridge.coefs]
-        paths = folds.map(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
+        paths = folds.map(
+            penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS)
+        )
         best = folds.best(paths)
         on_all_rows = powers_of(ridge.coef_all_rows, 1.0)
         return FoldFits(
@@ -143,7 +164,9 @@ class Sparse:
         lasso = fitted["lasso"]
         assert lasso.coef_all_rows is not None
         variances = [powers_of(coef, 2.0) for coef in lasso.coefs]
-        paths = folds.map(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
+        paths = folds.map(
+            penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS)
+        )
         best = folds.best(paths)
         prior_variances = folds.all_rows.copies.mean(powers_of(lasso.coef_all_rows, 2.0))
         return FoldFits(
@@ -158,10 +181,11 @@ class Sparse:
 class Uniform:
     """Members that draw all columns with equal probability, as in the paper.
 
-    Members come in pairs, both ends of random orders of the columns. With the mean error P of a pair's mean and the
-    error R of the mean of k members, infinitely many members have the error R - 2 (P - R) / (k - 2). Large errors of
-    single members make that difference noise, which may be negative: the error is at least MIN_EXTRAPOLATED_RATIO of R,
-    and the scheme is not used if the extrapolated error is below that bound in any fold.
+    Members come in pairs, both ends of random orders of the columns. With the mean error P of a
+    pair's mean and the error R of the mean of k members, infinitely many members have the error R -
+    2 (P - R) / (k - 2). Large errors of single members make that difference noise, which may be
+    negative: the error is at least MIN_EXTRAPOLATED_RATIO of R, and the scheme is not used if the
+    extrapolated error is below that bound in any fold.
     """
 
     name = "uniform"
@@ -170,15 +194,21 @@ class Uniform:
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
         n_folds = len(folds.folds) if folds.n_rows < MANY_ROWS_FOR_UNIFORM else folds.n_first
         p = len(folds.unit)
-        affordable = min(MAX_PAIR_OPERATIONS / max(1.0, folds.uniform_size) ** 3, MAX_DRAWN_COLUMNS / p)
+        affordable = min(
+            MAX_PAIR_OPERATIONS / max(1.0, folds.uniform_size) ** 3, MAX_DRAWN_COLUMNS / p
+        )
         pairs = int(np.clip(affordable, MIN_PAIRS, MAX_PAIRS))
         orders = np.random.default_rng(SEED).permuted(np.tile(np.arange(p), (pairs, 1)), axis=1)
         columns = [_both_ends(orders, _size_in(fold, folds)) for fold in folds.folds[:n_folds]]
         coefs = folds.map(members, folds.fits, columns)
         means = [member_coefs.mean(axis=0) for member_coefs in coefs]
         pair_means = [(member_coefs[:pairs] + member_coefs[pairs:]) / 2 for member_coefs in coefs]
-        observed = np.concatenate(folds.map(Fold.errors, folds.folds, [mean[None] for mean in means]))
-        pair_errors = np.array([errors.mean() for errors in folds.map(Fold.errors, folds.folds, pair_means)])
+        observed = np.concatenate(
+            folds.map(Fold.errors, folds.folds, [mean[None] for mean in means])
+        )
+        pair_errors = np.array(
+            [errors.mean() for errors in folds.map(Fold.errors, folds.folds, pair_means)]
+        )
         extrapolated = observed - 2 * (pair_errors - observed) / (2 * pairs - 2)
         lower_bound = MIN_EXTRAPOLATED_RATIO * observed
         return FoldFits(
@@ -219,11 +249,15 @@ def powers_of(coef: Array, power: float) -> Array:
 
 
 def _size_in(fold: Fold, folds: FoldData) -> int:
-    """Columns of uniform members in a fold: their size on all rows in proportion to the root of the rows."""
+    """Columns of uniform members in a fold: their size on all rows in proportion to the root of the
+    rows.
+    """
     size = round(float(np.sqrt(fold.fits.n_rows / folds.n_rows)) * folds.uniform_size)
     return max(1, min(size, int(LARGEST_ROW_FRACTION * (fold.fits.n_rows - 1))))
 
 
 def _both_ends(orders: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Columns of pairs of members, sorted: the first half of the members from one end, the second from the other."""
+    """Columns of pairs of members, sorted: the first half of the members from one end, the second
+    from the other.
+    """
     return np.sort(np.concatenate([orders[:, :size], orders[:, -size:]]), axis=1)

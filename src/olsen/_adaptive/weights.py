@@ -1,11 +1,13 @@
 r"""Weights of sampling schemes from the products of their errors in folds.
 
-**Stacking.** Weights on the simplex that minimise the squared error of held-out predictions, :math:`w'Sw`, averaged
-over random draws :math:`W_n(S)/n` of the error products S to allow for sampling noise.
+**Stacking.** Weights on the simplex that minimise the squared error of held-out predictions,
+:math:`w'Sw`, averaged over random draws :math:`W_n(S)/n` of the error products S to allow for
+sampling noise.
 
-**Shrinkage.** Weights are shrunk towards a base of ridge and the null model, and further to the null model, where the
-gain over them is within its noise. With errors e and e' of two ensembles at a held-out row, u = e - e' and v = e + e',
-the difference of their squares is uv, with variance mean(u^2) mean(v^2) + mean(uv)^2 where u and v are Gaussian.
+**Shrinkage.** Weights are shrunk towards a base of ridge and the null model, and further to the
+null model, where the gain over them is within its noise. With errors e and e' of two ensembles at a
+held-out row, u = e - e' and v = e + e', the difference of their squares is uv, with variance
+mean(u^2) mean(v^2) + mean(uv)^2 where u and v are Gaussian.
 
 Status: heuristic, measured in ``docs/tuning.md``.
 """
@@ -23,9 +25,12 @@ from .._tuning.combining import simplex_weights
 Array = NDArray[np.float64]
 
 N_DRAWS = 24  # draws of the products of errors
-FULL_SHRINKAGE_LEAD = -0.5  # gain over the base, in standard errors, up to which the weights are those of the base
+FULL_SHRINKAGE_LEAD = (
+    -0.5
+)  # gain over the base, in standard errors, up to which the weights are those of the base
 NO_SHRINKAGE_LEAD = 0.5  # gain, in standard errors, from which on the weights are the stacked ones
-NULL_LEAD = 1.5  # lead of ridge over the null model without its best folds, in standard errors, to drop such folds
+# lead of ridge over the null model without its best folds, in standard errors, to drop such folds
+NULL_LEAD = 1.5
 SEED = 24
 
 
@@ -44,12 +49,15 @@ class FoldProducts:
         return np.asarray(np.tensordot(weights / weights.sum(), self.products, axes=1))
 
     def without_best(self, weights: Array, base: Array) -> Array:
-        """Weights of the folds without the one, in each repeat, that gives most of the gain over a base.
+        """Weights of the folds without the one, in each repeat, that gives most of the gain over a
+        base.
 
-        A gain that rests on one fold may rest on one row. Folds whose gains differ by rounding only are downweighted
-        equally.
+        A gain that rests on one fold may rest on one row. Folds whose gains differ by rounding only
+        are downweighted equally.
         """
-        gains = self.fold_weights * np.einsum("i,fij,j->f", base - weights, self.products, base + weights)
+        gains = self.fold_weights * np.einsum(
+            "i,fij,j->f", base - weights, self.products, base + weights
+        )
         steady = self.fold_weights.copy()
         for part in np.array_split(np.arange(len(gains)), self.n_repeats):
             if len(part) > 1:
@@ -71,12 +79,14 @@ class FoldProducts:
 def stack(S: Array, n_rows: int) -> tuple[Array, float]:
     """Stacking weights (n_schemes,), and the optimism of their cross-validated error.
 
-    Optimism is the mean amount by which a draw underestimates the error of the weights chosen from it.
+    Optimism is the mean amount by which a draw underestimates the error of the weights chosen from
+    it.
     """
     if len(S) == 1:  # there is nothing to choose
         return np.ones(1), 0.0
     values, vectors = np.linalg.eigh(S)
-    # the symmetric root: signs of eigenvectors are arbitrary, and would change the draw without the second factor
+    # the symmetric root: signs of eigenvectors are arbitrary, and would change the draw without the
+    # second factor
     root = vectors * np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))) @ vectors.T
     rng = np.random.default_rng(SEED)
     count = max(n_rows, len(S))
@@ -92,8 +102,11 @@ def stack(S: Array, n_rows: int) -> tuple[Array, float]:
     return np.mean(weights, axis=0), max(0.0, float(np.mean(optimism)))
 
 
-def shrink_to_ridge(weights: Array, errors: FoldProducts, ridge: int, null: int, *, with_null: bool) -> Array:
-    """Shrink weights to a base of ridge, and of the null model if it is a candidate, unless weights are clearly better.
+def shrink_to_ridge(
+    weights: Array, errors: FoldProducts, ridge: int, null: int, *, with_null: bool
+) -> Array:
+    """Shrink weights to a base of ridge, and of the null model if it is a candidate, unless weights
+    are clearly better.
 
     The gain over the base must also hold without the best fold of each repeat.
     """
@@ -110,11 +123,14 @@ def shrink_to_ridge(weights: Array, errors: FoldProducts, ridge: int, null: int,
 
 
 def shrink_to_null(weights: Array, errors: FoldProducts, null: int) -> Array:
-    """Shrink weights to the null model, fully without a gain over it, not at all from one standard error on."""
+    """Shrink weights to the null model, fully without a gain over it, not at all from one standard
+    error on.
+    """
     only_null = np.eye(len(weights))[null]
     steady = errors.without_best(only_null, weights)
     lead = max(
-        errors.lead(weights, only_null, steady) - NULL_LEAD, errors.lead(weights, only_null, errors.fold_weights)
+        errors.lead(weights, only_null, steady) - NULL_LEAD,
+        errors.lead(weights, only_null, errors.fold_weights),
     )
     return np.asarray(only_null + np.clip(lead, 0.0, 1.0) * (weights - only_null))
 

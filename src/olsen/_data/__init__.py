@@ -1,1 +1,3 @@
-"""Training data of least squares: rows, their moments and triangular factors, and sources that are read in blocks."""
+"""Training data of least squares: rows, their moments and triangular factors, and sources that are
+read in blocks.
+"""

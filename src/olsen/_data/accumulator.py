@@ -2,10 +2,10 @@ r"""Moments summed block by block.
 
 .. math:: Z = [\,x - s,\; y - t,\; 1\,] , \qquad M = \sum Z' W Z
 
-with s, t the means of the first block: one symmetric product a block gives squares, cross products and sums. The shift
-costs at most a factor of the number of blocks in rounding, because a column whose later blocks lie far from its first
-has a variance to match. Every ``MAX_BLOCKS_PER_SHIFT`` blocks the sums are closed and merged by Chan's formula, which
-bounds the factor.
+with s, t the means of the first block: one symmetric product a block gives squares, cross products
+and sums. The shift costs at most a factor of the number of blocks in rounding, because a column
+whose later blocks lie far from its first has a variance to match. Every ``MAX_BLOCKS_PER_SHIFT``
+blocks the sums are closed and merged by Chan's formula, which bounds the factor.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ class Accumulator:
 
     @np.errstate(invalid="ignore", over="ignore")
     def add(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None = None) -> bool:
-        """Add X (rows, p), Y (rows, q) and weights or None, of any real type; returns whether all were finite."""
+        """Add X (rows, p), Y (rows, q) and weights or None, of any real type; returns whether all
+        were finite.
+        """
         if self._blocks == MAX_BLOCKS_PER_SHIFT:
             self._close()
         if self._M is None:
             self._M = np.zeros((self.p + self.q + 1,) * 2)
             if self.centre:  # with the weights: a far row of small weight must not move the shift
                 self._shift[:-1] = np.r_[weighted_mean(X, weight), weighted_mean(Y, weight)]
-        # rows that stay in a cache while being centred and squared; enough rows to pay for adding a square matrix
+        # rows that stay in a cache while being centred and squared; enough rows to pay for adding a
+        # square matrix
         step = max((1 << 21) // (8 * len(self._M)), 3 * len(self._M))
         for start in range(0, len(X), step):
             rows = slice(start, start + step)
@@ -57,12 +60,16 @@ class Accumulator:
                 Z *= np.sqrt(weight[rows])[:, None]
             self._M += Z.T @ Z
             tiny = np.diagonal(self._M)[:-1] < 1e-300
-            if tiny.any():  # mostly constant columns; otherwise squares have left the range of double precision
+            if (
+                tiny.any()
+            ):  # mostly constant columns; otherwise squares have left the range of double precision
                 largest = np.abs(Z[:, :-1]).max(axis=0, initial=0.0)
                 self._refuse(np.where(tiny, largest, 0.0))
         self._rows += len(X)
         self._blocks += 1
-        return bool(np.isfinite(np.diagonal(self._M)).all())  # an entry that is not finite spoils its square
+        return bool(
+            np.isfinite(np.diagonal(self._M)).all()
+        )  # an entry that is not finite spoils its square
 
     def absorb(self, other: Accumulator) -> None:
         """Add the rows of another accumulator, which come after the rows of this one."""
@@ -88,7 +95,11 @@ class Accumulator:
         diagonal = np.diagonal(moments.G)
         mean_squares = np.maximum(np.r_[diagonal, moments.yy], 0.0) / moments.weight
         self._refuse(np.hypot(np.sqrt(mean_squares), np.r_[moments.mean_x, moments.mean_y]))
-        constant = constant_columns(diagonal, moments.mean_x, moments.weight) if self.centre else diagonal == 0
+        constant = (
+            constant_columns(diagonal, moments.mean_x, moments.weight)
+            if self.centre
+            else diagonal == 0
+        )
         moments.G[constant] = 0.0
         moments.G[:, constant] = 0.0
         moments.C[constant] = 0.0

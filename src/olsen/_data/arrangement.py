@@ -1,16 +1,19 @@
-r"""Order rows and columns by content, so that the choice of a model does not depend on their order in the table.
+r"""Order rows and columns by content, so that the choice of a model does not depend on their order
+in the table.
 
-Folds and subsets are drawn by position. Before a choice is made, rows and columns are put into an order that depends on
-content alone. Rows that repeat others with their targets, more often than chance explains, are merged and their
-weights added: a copy of a row in another fold would make errors look small, and a weight of two is as two rows.
-With standardised columns Z, centred targets :math:`\tilde y` and weights w that sum to one, columns are ordered by
+Folds and subsets are drawn by position. Before a choice is made, rows and columns are put into an
+order that depends on content alone. Rows that repeat others with their targets, more often than
+chance explains, are merged and their weights added: a copy of a row in another fold would make
+errors look small, and a weight of two is as two rows. With standardised columns Z, centred targets
+:math:`\tilde y` and weights w that sum to one, columns are ordered by
 
 .. math:: |Z'W\tilde y|, \qquad |Z'W\tilde y^2|, \qquad (Z'W\tilde y) \circ (Z'W Z Z'W\tilde y),
 
-and rows by :math:`|\tilde y|`, then by :math:`Zh`, where h holds a fixed random number for each rank of a column, then
-by :math:`\tilde y`. No key changes with units or, except the last, with the sign of y. Values closer than
-``TIE_TOL`` of the largest are tied and leave the decision to the next key, so that rounding errors decide nothing;
-rows or columns that all keys tie are copies or mirror images of each other, and stay in their original order.
+and rows by :math:`|\tilde y|`, then by :math:`Zh`, where h holds a fixed random number for each
+rank of a column, then by :math:`\tilde y`. No key changes with units or, except the last, with the
+sign of y. Values closer than ``TIE_TOL`` of the largest are tied and leave the decision to the next
+key, so that rounding errors decide nothing; rows or columns that all keys tie are copies or mirror
+images of each other, and stay in their original order.
 """
 
 from __future__ import annotations
@@ -31,8 +34,12 @@ Indices = NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 TIE_TOL = 1e-9  # fraction of the largest value of a key: closer values count as equal
-CHANCE_FACTOR = 3.0  # repeated rows over their expected number, up to which chance explains the repeats
-BLOCK_ENTRIES = 1 << 20  # numbers in a block of standardised columns, of which one block is held at a time
+CHANCE_FACTOR = (
+    3.0  # repeated rows over their expected number, up to which chance explains the repeats
+)
+BLOCK_ENTRIES = (
+    1 << 20
+)  # numbers in a block of standardised columns, of which one block is held at a time
 SEED = 7  # seed of the fixed random numbers
 
 
@@ -46,7 +53,9 @@ class Arrangement:
 
     @classmethod
     def of(cls, problem: RowData, *, merge_rows: bool) -> Arrangement:
-        """The arrangement for a problem of one target; without `merge_rows` the order of the rows is kept."""
+        """The arrangement for a problem of one target; without `merge_rows` the order of the rows
+        is kept.
+        """
         n = problem.shape[0]
         if not merge_rows:
             columns, _ = _orders(problem)
@@ -74,7 +83,9 @@ class Arrangement:
         return out
 
     def rows_back(self, rows: Indices, values: Array) -> tuple[Indices, Array]:
-        """All original rows that equal one of the distinct `rows`, and the `values` of their distinct rows."""
+        """All original rows that equal one of the distinct `rows`, and the `values` of their
+        distinct rows.
+        """
         value = np.zeros(len(self.rows))
         value[rows] = values
         chosen = np.zeros(len(self.rows), dtype=bool)
@@ -91,12 +102,16 @@ def _merged(problem: RowData, first: Indices, distinct_row: Indices) -> RowData:
     merged = problem.take(first)
     if len(first) == n:
         return merged
-    weight = np.bincount(distinct_row, weights=problem.weights, minlength=len(first)).astype(np.float64)
+    weight = np.bincount(distinct_row, weights=problem.weights, minlength=len(first)).astype(
+        np.float64
+    )
     return replace(merged, weight=weight)
 
 
 def _distinct_rows(problem: RowData) -> tuple[Indices, Indices]:
-    """Index of the first of all equal rows, and for every row the position of the first row that it equals."""
+    """Index of the first of all equal rows, and for every row the position of the first row that it
+    equals.
+    """
     p = problem.shape[1]
     unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
     keys = [problem.Y[:, 0] - problem.Y[:, 0].mean(), *unweighted.times(random_numbers(p, 2)).T]
@@ -109,12 +124,13 @@ def _distinct_rows(problem: RowData) -> tuple[Indices, Indices]:
 
 
 def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> bool:
-    """Whether independent rows of cells as coarse as those of X and `targets` would repeat each other about as often.
+    """Whether independent rows of cells as coarse as those of X and `targets` would repeat each
+    other about as often.
 
-    A column of C equally likely values leaves n - C (1 - exp(-n / C)) repeats among n rows. A rounded column has about
-    range / step values, of which a bell curve uses a quarter. A single column too fine for that many repeats shows that
-    chance does not explain the repeats. (Merging repeats of coarse tables costs accuracy: such rows are separate
-    observations.)
+    A column of C equally likely values leaves n - C (1 - exp(-n / C)) repeats among n rows. A
+    rounded column has about range / step values, of which a bell curve uses a quarter. A single
+    column too fine for that many repeats shows that chance does not explain the repeats. (Merging
+    repeats of coarse tables costs accuracy: such rows are separate observations.)
     """
     n, p = problem.shape
     columns = (gather(problem.X, slice(j, j + 1), None)[:, 0] for j in range(p))
@@ -154,21 +170,34 @@ class Copies:
 
     @classmethod
     def of(cls, products: Array) -> Copies:
-        """Find copies from products (p, 2) of standardised columns with two random vectors, which copies share."""
+        """Find copies from products (p, 2) of standardised columns with two random vectors, which
+        copies share.
+        """
         first, second = products.T
         return cls(_ranks([np.abs(first), first * second]), np.where(first < 0, -1.0, 1.0))
 
     def mean(self, values: Array) -> Array:
-        """Values of the columns, (p,), averaged over copies: which copy a solver took depends on the order."""
-        return np.asarray(np.bincount(self.group, weights=values)[self.group] / np.bincount(self.group)[self.group])
+        """Values of the columns, (p,), averaged over copies: which copy a solver took depends on
+        the order.
+        """
+        return np.asarray(
+            np.bincount(self.group, weights=values)[self.group]
+            / np.bincount(self.group)[self.group]
+        )
 
     def mean_coef(self, coef: Array) -> Array:
-        """Coefficients (p, q) of standardised columns, averaged over copies: the fit of the training rows stays."""
-        return np.stack([self.sign * self.mean(self.sign * of_target) for of_target in coef.T], axis=1)
+        """Coefficients (p, q) of standardised columns, averaged over copies: the fit of the
+        training rows stays.
+        """
+        return np.stack(
+            [self.sign * self.mean(self.sign * of_target) for of_target in coef.T], axis=1
+        )
 
 
 def _ranks(keys: list[Array]) -> Indices:
-    """Rank of every item by the first key, then the next; items whose keys are all tied share a rank."""
+    """Rank of every item by the first key, then the next; items whose keys are all tied share a
+    rank.
+    """
     rank = np.zeros(len(keys[0]), dtype=np.int64)
     for key in keys:
         order = np.lexsort((key, rank))
@@ -187,7 +216,8 @@ def random_numbers(count: int, sets: int) -> Array:
 class _Standardised:
     """Centred columns in units of their standard deviations, in blocks of columns.
 
-    A single block is cached; several blocks are computed on every use, so that there is no second copy of X.
+    A single block is cached; several blocks are computed on every use, so that there is no second
+    copy of X.
     """
 
     problem: RowData

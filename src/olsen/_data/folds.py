@@ -1,8 +1,9 @@
 """How rows are divided into folds, and the held-out rows of a fold or their moments.
 
-``random_splits`` draws the folds of rows in memory; rows that stream or lie on a cluster get their fold numbers in
-``sources``. :class:`HeldOutRows` and :class:`HeldOutMoments` answer the same questions about the errors of coefficients
-``b`` of shape (p, sizes, q); rows in memory have a single target, q = 1.
+``random_splits`` draws the folds of rows in memory; rows that stream or lie on a cluster get their
+fold numbers in ``sources``. :class:`HeldOutRows` and :class:`HeldOutMoments` answer the same
+questions about the errors of coefficients ``b`` of shape (p, sizes, q); rows in memory have a
+single target, q = 1.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ Indices = NDArray[np.int64]
 Splits = list[tuple[Indices, Indices]]  # rows to train on, rows to test on
 
 FOLDS = 3
-# (n_rows_below, n_repeats): for small n the choice depends on the split, so it is repeated; the smallest tables are
-# split row by row, which needs no repeat
+# (n_rows_below, n_repeats): for small n the choice depends on the split, so it is repeated; the
+# smallest tables are split row by row, which needs no repeat
 REPEATS = ((3 * FOLDS, 1), (100, 5), (300, 3), (1000, 2))
 MOST_FOLDS = 5  # folds of a splitter in which schemes are compared; further folds are merged
 SEED = 2020  # seed of the folds, whatever random_state: the same data give the same choice
 
 
 def random_splits(problem: RowData) -> tuple[Splits, int]:
-    """Random folds of the rows, a new division in every repeat, and the number of repeats; few rows go one by one.
+    """Random folds of the rows, a new division in every repeat, and the number of repeats; few rows
+    go one by one.
 
-    The rows are those of an :class:`Arrangement`, so that folds depend neither on the order of the rows in the table
-    nor on units.
+    The rows are those of an :class:`Arrangement`, so that folds depend neither on the order of the
+    rows in the table nor on units.
     """
     n_rows = len(problem.Y)
     n_repeats = next((n_repeats for n_rows_below, n_repeats in REPEATS if n_rows < n_rows_below), 1)
@@ -43,18 +45,26 @@ def random_splits(problem: RowData) -> tuple[Splits, int]:
     splits = []
     for repeat in range(n_repeats):
         fold = np.empty(n_rows, dtype=np.int64)
-        fold[np.random.default_rng([SEED, repeat]).permutation(n_rows)] = np.arange(n_rows) % n_folds
+        fold[np.random.default_rng([SEED, repeat]).permutation(n_rows)] = (
+            np.arange(n_rows) % n_folds
+        )
         splits += [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
-    return splits, n_repeats if len(splits) < n_rows else 1  # few rows: all splits judge uniform members
+    return splits, n_repeats if len(
+        splits
+    ) < n_rows else 1  # few rows: all splits judge uniform members
 
 
 def few_splits(splits: Splits, n: int) -> Splits:
-    """At most MOST_FOLDS splits of n rows: further ones are merged, or dropped if splits do not partition the rows."""
+    """At most MOST_FOLDS splits of n rows: further ones are merged, or dropped if splits do not
+    partition the rows.
+    """
     if len(splits) <= MOST_FOLDS:
         return splits
     if not np.array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(n)):
         return splits[:MOST_FOLDS]
-    merged = [np.concatenate([test for _, test in splits[f::MOST_FOLDS]]) for f in range(MOST_FOLDS)]
+    merged = [
+        np.concatenate([test for _, test in splits[f::MOST_FOLDS]]) for f in range(MOST_FOLDS)
+    ]
     return [(np.setdiff1d(np.arange(n), test), test) for test in merged]
 
 
@@ -70,7 +80,8 @@ def moments_of_training_rows(
 ) -> list[Moments]:
     """Moments of the training rows of every split.
 
-    Where the test rows of every repeat partition all rows, the moments of test rows are merged: one pass per repeat.
+    Where the test rows of every repeat partition all rows, the moments of test rows are merged: one
+    pass per repeat.
     """
     n = problem.shape[0]
     n_folds = len(splits) // n_repeats
@@ -84,7 +95,9 @@ def moments_of_training_rows(
     with one_blas_thread():  # limits the threads once for all parts
         for rows in parts:
             weight = None if problem.weight is None else problem.weight[rows]
-            part = from_data(X[rows], problem.Y[rows], weight, centre=problem.fit_intercept, mapper=threads)
+            part = from_data(
+                X[rows], problem.Y[rows], weight, centre=problem.fit_intercept, mapper=threads
+            )
             moments.append(part)
     if not partition:
         return moments
@@ -94,7 +107,9 @@ def moments_of_training_rows(
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Held-out rows, centred at the means of the training rows; columns are in units of their standard deviations."""
+    """Held-out rows, centred at the means of the training rows; columns are in units of their
+    standard deviations.
+    """
 
     rows: Indices  # row indices
     X: Array  # (rows, p)
@@ -112,12 +127,16 @@ class HeldOutRows:
     def products(self, b: Array) -> Array:
         """Mean products (sizes, sizes) of the errors."""
         residual = self.residuals(b)
-        return np.asarray(residual.T @ (self.row_weights[:, None] * residual) / self.row_weights.sum())
+        return np.asarray(
+            residual.T @ (self.row_weights[:, None] * residual) / self.row_weights.sum()
+        )
 
 
 @dataclass(frozen=True)
 class HeldOutMoments:
-    """Moments of a held-out fold, centred at the training means: d is y minus the mean training target, x likewise."""
+    """Moments of a held-out fold, centred at the training means: d is y minus the mean training
+    target, x likewise.
+    """
 
     test: Moments
     shift_x: Any  # (p,)
@@ -159,7 +178,9 @@ class HeldOutMoments:
         flat = b[:, :, 0]
         predictions = flat.T @ self.test.G @ flat + self.test.weight * np.outer(offset, offset)
         cross = self.with_targets(b)[:, 0]
-        return np.asarray((self.targets[0] - cross - cross[:, None] + predictions) / self.test.weight)
+        return np.asarray(
+            (self.targets[0] - cross - cross[:, None] + predictions) / self.test.weight
+        )
 
     def residuals(self, b: Array) -> None:
         """Residuals of rows, which moments do not know."""

@@ -1,10 +1,11 @@
 r"""Sufficient statistics of a least-squares problem: count, means, X'X, X'y, y'y.
 
-For members on all rows, a member on columns :math:`S` needs only :math:`G_{SS}` and :math:`c_S`. Once the moments exist
-the number of rows no longer matters, and data in pieces are moments that merge.
+For members on all rows, a member on columns :math:`S` needs only :math:`G_{SS}` and :math:`c_S`.
+Once the moments exist the number of rows no longer matters, and data in pieces are moments that
+merge.
 
-Numerical price: :math:`G` squares the condition number of X. Solvers that work on it watch their pivots and go back to
-the data when it is not trusted (see ``_members.gram``).
+Numerical price: :math:`G` squares the condition number of X. Solvers that work on it watch their
+pivots and go back to the data when it is not trusted (see ``_members.gram``).
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ Real = TypeVar("Real", bound=np.floating[Any])
 
 MIN_HALVED_FLOPS = 1e7  # a smaller Gram matrix is not worth sharing between threads
 MIN_BLAS_FLOPS = 2e8  # a smaller Gram matrix gains nothing from threads of BLAS
-MIN_SHARED_BLAS_FLOPS = 4e9  # a smaller Gram matrix is shared by two of our threads, if there are several
+MIN_SHARED_BLAS_FLOPS = (
+    4e9  # a smaller Gram matrix is shared by two of our threads, if there are several
+)
 ALONE = Threads()
 DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
-BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
+BLOCK_BYTES = (
+    1 << 25
+)  # rows are centred and squared in blocks of this size, so no second copy of X is made
 MAX_COPIED_COLUMNS = 64  # columns that are copied to be centred a second time
 
 
@@ -95,7 +100,9 @@ class Moments:
 
     def target(self, t: int) -> Moments:
         """Moments for one of several targets."""
-        return replace(self, mean_y=self.mean_y[t : t + 1], C=self.C[:, t : t + 1], yy=self.yy[t : t + 1])
+        return replace(
+            self, mean_y=self.mean_y[t : t + 1], C=self.C[:, t : t + 1], yy=self.yy[t : t + 1]
+        )
 
     def on_host(self) -> Moments:
         """Moments in NumPy arrays; itself if its arrays are."""
@@ -105,7 +112,9 @@ class Moments:
     def _copied(self) -> Moments:
         """Copy on the host, made once."""
         arrays = (self.mean_x, self.mean_y, self.G, self.C, self.yy)
-        mean_x, mean_y, G, C, yy = (self.space.get(a).astype(np.float64, copy=False) for a in arrays)
+        mean_x, mean_y, G, C, yy = (
+            self.space.get(a).astype(np.float64, copy=False) for a in arrays
+        )
         return replace(self, mean_x=mean_x, mean_y=mean_y, G=G, C=C, yy=yy, space=HOST)
 
     @staticmethod
@@ -115,10 +124,14 @@ class Moments:
 
 
 def training_moments(folds: list[Moments]) -> list[Moments]:
-    """Moments of all folds but one, for each fold, by merging: subtracting from the total would cancel."""
+    """Moments of all folds but one, for each fold, by merging: subtracting from the total would
+    cancel.
+    """
     first_folds = list(accumulate(folds[:-1], Moments.merge))
     last_folds = list(accumulate(folds[:0:-1], Moments.merge))[::-1]
-    inner = [first.merge(last) for first, last in zip(first_folds[:-1], last_folds[1:], strict=True)]
+    inner = [
+        first.merge(last) for first, last in zip(first_folds[:-1], last_folds[1:], strict=True)
+    ]
     return [last_folds[0], *inner, first_folds[-1]]
 
 
@@ -127,8 +140,8 @@ def from_data(
 ) -> Moments:
     """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
 
-    Two passes over dense rows, means first: sums of raw squares would cancel when means are large. Arrays of other
-    libraries stay in their `space`. `mapper` divides the work among threads.
+    Two passes over dense rows, means first: sums of raw squares would cancel when means are large.
+    Arrays of other libraries stay in their `space`. `mapper` divides the work among threads.
     """
     xp = space.xp
     n, p = X.shape
@@ -141,33 +154,45 @@ def from_data(
         sum_squares = partial(_squares_elsewhere, space=space)
     elif not sp.issparse(X):
         sum_squares = partial(_dense_squares, mapper=mapper)
-    # one thread of BLAS, so that the rounding of sums does not depend on the number of threads; large products ask for
-    # more
+    # one thread of BLAS, so that the rounding of sums does not depend on the number of threads;
+    # large products ask for more
     with one_blas_thread():
         mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
         mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(Y.shape[1])
         G, C, yy = sum_squares(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
-    constant = constant_columns(xp.linalg.diagonal(G), mean_x, total_weight, float(xp.finfo(space.dtype).eps))
+    constant = constant_columns(
+        xp.linalg.diagonal(G), mean_x, total_weight, float(xp.finfo(space.dtype).eps)
+    )
     if bool(xp.any(constant)):  # by products: not all array libraries allow assignment
         alive = space.cast(~constant)
         G = G * alive[:, None] * alive[None, :]
         C = C * alive[:, None]
     return Moments(
-        n_rows=n, weight=total_weight, mean_x=mean_x, mean_y=mean_y, G=G, C=C, yy=yy, centred=centre, space=space
+        n_rows=n,
+        weight=total_weight,
+        mean_x=mean_x,
+        mean_y=mean_y,
+        G=G,
+        C=C,
+        yy=yy,
+        centred=centre,
+        space=space,
     )
 
 
 def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
     """Column means in float64, for A dense in any namespace, or sparse.
 
-    The mean of a constant column is its value: a sum over n rows may be off by n units in the last place, and the
-    remainder of the column after centring would look like a direction.
+    The mean of a constant column is its value: a sum over n rows may be off by n units in the last
+    place, and the remainder of the column after centring would look like a direction.
     """
     xp = space.xp
     n, p = A.shape
     sparse = sp.issparse(A)
     get = np.asarray if space.on_host else space.get
-    dtype = np.result_type(A.dtype, np.float64) if space.on_host else space.dtype  # extended stays extended
+    dtype = (
+        np.result_type(A.dtype, np.float64) if space.on_host else space.dtype
+    )  # extended stays extended
     total_weight = n if weight is None else xp.sum(weight)
 
     def total(part: Any, rows: slice = slice(None)) -> Any:
@@ -176,7 +201,9 @@ def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
         return weight[rows] @ xp.astype(part, dtype, copy=False)
 
     if sparse:
-        mean = np.asarray(A.T @ (np.ones(n) if weight is None else weight), dtype=dtype) / total_weight
+        mean = (
+            np.asarray(A.T @ (np.ones(n) if weight is None else weight), dtype=dtype) / total_weight
+        )
     else:
         block_totals = (total(A[rows, :], rows) for rows in _row_blocks(n, p, DEVICE_BLOCK_BYTES))
         mean = np.array(get(sum(block_totals) / total_weight))
@@ -187,12 +214,16 @@ def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
     for start in range(0, len(candidates), MAX_COPIED_COLUMNS):
         j = candidates[start : start + MAX_COPIED_COLUMNS]
         part = A[:, j].toarray() if sparse else xp.take(A, space.put(j), axis=1)
-        differences = xp.astype(part, dtype, copy=False) - xp.asarray(first[j], dtype=dtype, device=space.device)
+        differences = xp.astype(part, dtype, copy=False) - xp.asarray(
+            first[j], dtype=dtype, device=space.device
+        )
         mean[j] = first[j] + get(total(differences) / total_weight)
     return mean if space.on_host else space.put(mean)
 
 
-def _squares_elsewhere(X: Any, Y: Any, weight: Any, *, mean_x: Any, mean_y: Any, space: Space) -> tuple[Any, Any, Any]:
+def _squares_elsewhere(
+    X: Any, Y: Any, weight: Any, *, mean_x: Any, mean_y: Any, space: Space
+) -> tuple[Any, Any, Any]:
     """X'X, X'y and y'y, centred, in the namespace of X."""
     n, p = X.shape
     q = Y.shape[1]
@@ -215,17 +246,26 @@ def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:
 
 
 def _dense_squares(
-    X: NDArray[Any], Y: Array, weight: Array | None, *, mean_x: Array, mean_y: Array, mapper: Threads | None = None
+    X: NDArray[Any],
+    Y: Array,
+    weight: Array | None,
+    *,
+    mean_x: Array,
+    mean_y: Array,
+    mapper: Threads | None = None,
 ) -> tuple[Array, Array, Array]:
-    """X'X, X'y and y'y, centred; the rounding of small products does not depend on the number of threads.
+    """X'X, X'y and y'y, centred; the rounding of small products does not depend on the number of
+    threads.
 
-    Threads of BLAS would spin for milliseconds after a product and take the cores from the members that come next, so
-    products of middle size are computed in two halves by our threads.
+    Threads of BLAS would spin for milliseconds after a product and take the cores from the members
+    that come next, so products of middle size are computed in two halves by our threads.
     """
     n, p = X.shape
     flops = n * float(p) ** 2
     threads = mapper or ALONE
-    if 8 * n * p > BLOCK_BYTES or flops >= (MIN_BLAS_FLOPS if threads.n_threads == 1 else MIN_SHARED_BLAS_FLOPS):
+    if 8 * n * p > BLOCK_BYTES or flops >= (
+        MIN_BLAS_FLOPS if threads.n_threads == 1 else MIN_SHARED_BLAS_FLOPS
+    ):
         with threads.blas():
             return _sum_of_blocks(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
     x, y = centred_rows(X, Y, weight, mean_x=mean_x, mean_y=mean_y, buffer=np.empty(X.shape))
@@ -233,7 +273,9 @@ def _dense_squares(
         G = x.T @ x
     else:
         halves = [x[: n // 2], x[n // 2 :]]
-        G, G_second = threads.quiet()(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False)
+        G, G_second = threads.quiet()(
+            lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False
+        )
         G += G_second
     return G, x.T @ y, (y * y).sum(axis=0)
 
@@ -270,7 +312,8 @@ def _sum_of_blocks(
             mean_y=mean_y,
             buffer=buffer[: block.stop - block.start],
         )
-        # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
+        # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for
+        # every block
         G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         with one_blas_thread():
             C += x.T @ y
@@ -297,11 +340,16 @@ def _sparse_squares(
     X = X.astype(np.float64, copy=False)
     weights = np.ones(X.shape[0]) if weight is None else weight
     y = Y - mean_y
-    # in row order, which the kernels need; SciPy's default for X stored by rows would be column order
-    G = (X.T @ X.multiply(weights[:, None])).toarray(order="C") - weights.sum() * np.outer(mean_x, mean_x)
+    # in row order, which the kernels need; SciPy's default for X stored by rows would be column
+    # order
+    G = (X.T @ X.multiply(weights[:, None])).toarray(order="C") - weights.sum() * np.outer(
+        mean_x, mean_x
+    )
     C = np.asarray(X.T @ (weights[:, None] * y)) - np.outer(mean_x, weights @ y)
     cancelled = np.flatnonzero(np.diagonal(G) < 1e-3 * weights.sum() * mean_x**2)
-    for start in range(0, len(cancelled), MAX_COPIED_COLUMNS):  # centre columns far from zero, or their digits are lost
+    for start in range(
+        0, len(cancelled), MAX_COPIED_COLUMNS
+    ):  # centre columns far from zero, or their digits are lost
         j = cancelled[start : start + MAX_COPIED_COLUMNS]
         x = X[:, j].toarray() - mean_x[j]
         wx = weights[:, None] * x

@@ -14,7 +14,15 @@ from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, blas_threads, cached_property
 from .._kernel.wrappers import MemberData
-from .._trust import EPS, ORDINARY, Cutoff, constant_columns, refuse_extremes, refuse_weights, rounding_of_factors
+from .._trust import (
+    EPS,
+    ORDINARY,
+    Cutoff,
+    constant_columns,
+    refuse_extremes,
+    refuse_weights,
+    rounding_of_factors,
+)
 from .moments import Moments, from_data, weighted_mean
 
 Array = NDArray[np.float64]
@@ -46,7 +54,9 @@ class RowData:
     weight: NDArray[np.float64] | None = None
     fit_intercept: bool = True
     space: Space = HOST  # where X, Y and weights live
-    known_cutoff: Cutoff | None = None  # of all columns, where X is a factor of rows that were centred before
+    known_cutoff: Cutoff | None = (
+        None  # of all columns, where X is a factor of rows that were centred before
+    )
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -64,7 +74,9 @@ class RowData:
         if self.has_moments:
             return self.moments.mean_x, self.moments.mean_y
         if self.fit_intercept:
-            return weighted_mean(self.X, self.weight, self.space), weighted_mean(self.Y, self.weight, self.space)
+            return weighted_mean(self.X, self.weight, self.space), weighted_mean(
+                self.Y, self.weight, self.space
+            )
         return self.space.zeros(self.shape[1]), self.space.zeros(self.Y.shape[1])
 
     @property
@@ -75,7 +87,9 @@ class RowData:
     @property
     def total_weight(self) -> float:
         """Sum of the weights; the number of rows for a problem without weights."""
-        return float(self.shape[0]) if self.weight is None else float(self.space.xp.sum(self.weight))
+        return (
+            float(self.shape[0]) if self.weight is None else float(self.space.xp.sum(self.weight))
+        )
 
     @property
     def has_moments(self) -> bool:
@@ -86,7 +100,14 @@ class RowData:
         """Moments of all rows, computed by `threads` at the first use."""
         if not self.has_moments:
             self.keep_moments(
-                from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space, mapper=threads)
+                from_data(
+                    self.X,
+                    self.Y,
+                    self.weight,
+                    centre=self.fit_intercept,
+                    space=self.space,
+                    mapper=threads,
+                )
             )
         return self.moments
 
@@ -102,7 +123,9 @@ class RowData:
         return problem
 
     def refuse_extremes(self) -> None:
-        """Raise for columns, targets and weights whose squares or products may leave the range of double precision."""
+        """Raise for columns, targets and weights whose squares or products may leave the range of
+        double precision.
+        """
         targets = self._largest(self.Y)
         if not (self.space.on_host and _entries_are_ordinary(self.X)):
             refuse_extremes(self._largest(self.X), "X")
@@ -114,7 +137,9 @@ class RowData:
         """Largest absolute entry of every column."""
         if not self.space.on_host:
             xp = self.space.xp
-            return np.asarray(self.space.get(xp.max(xp.abs(self.space.cast(A)), axis=0)), dtype=np.float64)
+            return np.asarray(
+                self.space.get(xp.max(xp.abs(self.space.cast(A)), axis=0)), dtype=np.float64
+            )
         if sp.issparse(A):
             return np.asarray(abs(A).max(axis=0).toarray(), dtype=np.float64).reshape(-1)
         return _largest(A)
@@ -127,7 +152,9 @@ class RowData:
         X = self.X[sample]
         weight = self.weights[sample]
         X = X.toarray() if sp.issparse(X) else X
-        X = X - (weighted_mean(X, None if self.weight is None else weight) if self.fit_intercept else 0.0)
+        X = X - (
+            weighted_mean(X, None if self.weight is None else weight) if self.fit_intercept else 0.0
+        )
         X *= X  # in place: a second copy took six times as long
         return np.asarray(weight @ X / len(weight))
 
@@ -135,7 +162,11 @@ class RowData:
         """RowData on some of the rows, with their moments if the caller has computed any."""
         take = self.space.xp.take
         row_indices = self.space.put(rows)
-        X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else take(self.X, row_indices, axis=0)
+        X = (
+            sp.csc_array(sp.csr_array(self.X)[rows])
+            if sp.issparse(self.X)
+            else take(self.X, row_indices, axis=0)
+        )
         Y = take(self.Y, row_indices, axis=0)
         weight = None if self.weight is None else take(self.weight, row_indices, axis=0)
         problem = replace(self, X=X, Y=Y, weight=weight)
@@ -154,9 +185,13 @@ class RowData:
 
     @cached_property
     def _row_hashes(self) -> NDArray[Any]:
-        """Hashes of the rows' bytes; for dense rows sums of their bits times random odd numbers, modulo 2^64."""
+        """Hashes of the rows' bytes; for dense rows sums of their bits times random odd numbers,
+        modulo 2^64.
+        """
         if not sp.issparse(self.X):
-            factors = np.random.default_rng(1).integers(0, 2**64, self.shape[1], dtype=np.uint64) | np.uint64(1)
+            factors = np.random.default_rng(1).integers(
+                0, 2**64, self.shape[1], dtype=np.uint64
+            ) | np.uint64(1)
             step = max(1, (1 << 17) // self.shape[1])
             parts = (self.X[start : start + step] for start in range(0, self.shape[0], step))
             bits = (part.view(f"u{part.itemsize}").astype(np.uint64) for part in parts)
@@ -165,19 +200,29 @@ class RowData:
         X = sp.csr_array(self.X)
         X.sum_duplicates()
         entries = (slice(start, stop) for start, stop in pairwise(X.indptr))
-        return np.array([hash((X.indices[row].tobytes(), X.data[row].tobytes())) for row in entries])
+        return np.array(
+            [hash((X.indices[row].tobytes(), X.data[row].tobytes())) for row in entries]
+        )
 
     def cutoff(self, part: Submatrix, columns: Indices) -> Cutoff:
-        """Threshold below which a direction of a member is rounding, of the factorisation or of centring."""
+        """Threshold below which a direction of a member is rounding, of the factorisation or of
+        centring.
+        """
         if self.known_cutoff is not None:
             return self.known_cutoff.take(columns)
         weight = float(part.root @ part.root)
-        return Cutoff.of(max(part.A.shape, default=1), np.linalg.norm(part.A, axis=0), part.mean_x, weight)
+        return Cutoff.of(
+            max(part.A.shape, default=1), np.linalg.norm(part.A, axis=0), part.mean_x, weight
+        )
 
-    def submatrix(self, columns: Indices | slice, rows: Indices | None, dtype: Any = np.float64) -> Submatrix:
-        """Gather one member, without the rows outside its sample: rows of weight zero would still cost arithmetic.
+    def submatrix(
+        self, columns: Indices | slice, rows: Indices | None, dtype: Any = np.float64
+    ) -> Submatrix:
+        """Gather one member, without the rows outside its sample: rows of weight zero would still
+        cost arithmetic.
 
-        ``dtype=numpy.longdouble`` computes means and differences in extended precision, so that centring loses nothing.
+        ``dtype=numpy.longdouble`` computes means and differences in extended precision, so that
+        centring loses nothing.
         """
         A = gather(self.X, columns, rows).astype(dtype, copy=False)
         B = (self.Y if rows is None else self.Y[rows]).astype(dtype, copy=False)
@@ -211,7 +256,9 @@ class Columns:
     mean_x: NDArray[np.float64]  # (p,) means subtracted from X, zeros without intercept
     mean_y: NDArray[np.float64]  # (q,) means subtracted from Y, zeros without intercept
     root: NDArray[np.float64]  # (rows,) roots of the weights, one in the padding
-    mean_weights: NDArray[np.float64]  # (rows,) weight of every row in the means, zero without intercept
+    mean_weights: NDArray[
+        np.float64
+    ]  # (rows,) weight of every row in the means, zero without intercept
     far: NDArray[np.float64]  # (p,) rounding of each column by centring
     relative: float  # fraction of a relation's length below which it is rounding
 
@@ -221,36 +268,54 @@ class Columns:
         return MemberData(self.A, self.Y, self.far, self.relative)
 
     @classmethod
-    def from_problem(cls, problem: RowData, threads: Threads | None = None, rows: Indices | None = None) -> Columns:
+    def from_problem(
+        cls, problem: RowData, threads: Threads | None = None, rows: Indices | None = None
+    ) -> Columns:
         """Copy all rows, centred at the means of `rows`, or of all rows by default."""
         part = problem if rows is None else problem.take(rows)
         n, p = problem.shape
         mean_x, mean_y = part.means
-        memory.require(8.0 * n * p, "A copy of X by columns", "Use fewer rows, or drop columns that repeat others.")
+        memory.require(
+            8.0 * n * p,
+            "A copy of X by columns",
+            "Use fewer rows, or drop columns that repeat others.",
+        )
         A = np.zeros((p, _padded(n)))
         root = np.sqrt(problem.weights)
 
         def work(start: int, stop: int) -> None:
             raw = problem.X[:, start:stop]
             centred = A[start:stop, :n]
-            np.subtract((raw.toarray() if sp.issparse(raw) else raw).T, mean_x[start:stop, None], out=centred)
+            np.subtract(
+                (raw.toarray() if sp.issparse(raw) else raw).T,
+                mean_x[start:stop, None],
+                out=centred,
+            )
             if problem.weight is not None:
                 centred *= root
 
         (threads or Threads()).without_blas(work, p)
         if problem.fit_intercept:
             A_part = A if rows is None else A[:, rows]
-            squares = np.diagonal(part.moments.G) if part.has_moments else np.einsum("jl,jl->j", A_part, A_part)
+            squares = (
+                np.diagonal(part.moments.G)
+                if part.has_moments
+                else np.einsum("jl,jl->j", A_part, A_part)
+            )
             A[constant_columns(squares, mean_x, part.total_weight)] = 0.0
         far = 4 * EPS * np.abs(mean_x) * np.sqrt(part.total_weight)
-        columns = cls.plain(A, (problem.Y - mean_y) * root[:, None], far, rounding_of_factors(max(n, p)))
+        columns = cls.plain(
+            A, (problem.Y - mean_y) * root[:, None], far, rounding_of_factors(max(n, p))
+        )
         columns.root[:n] = root
         columns.mean_weights[:n] = root**2 / part.total_weight * problem.fit_intercept
         return replace(columns, n=n, mean_x=mean_x, mean_y=mean_y)
 
     @classmethod
     def plain(cls, A: Array, Y: Array, far: Array | None = None, relative: float = 0.0) -> Columns:
-        """Unweighted, uncentred columns (p, n) and targets (n, q), such as a triangular factor or rows to predict."""
+        """Unweighted, uncentred columns (p, n) and targets (n, q), such as a triangular factor or
+        rows to predict.
+        """
         p, n = A.shape
         q = Y.shape[1]
         size = _padded(n)
@@ -274,10 +339,11 @@ def _padded(n: int) -> int:
 
 
 def _entries_are_ordinary(X: Any) -> bool:
-    """Whether the largest entry of every nonzero column is sure to be an ordinary number; False leaves it open.
+    """Whether the largest entry of every nonzero column is sure to be an ordinary number; False
+    leaves it open.
 
-    The sum of squares, one pass over many rows in their order in memory, shows that no entry is too large. The first
-    rows show for all but a few columns that the column is not too small.
+    The sum of squares, one pass over many rows in their order in memory, shows that no entry is too
+    large. The first rows show for all but a few columns that the column is not too small.
     """
     if X.dtype == np.float32:  # its range is within the ordinary numbers
         return True
@@ -304,6 +370,8 @@ def gather(X: Any, columns: Indices | slice, rows: Indices | None) -> Array:
     """Columns of some rows (None: all) of dense or sparse X, dense and in float64."""
     if sp.issparse(X):
         member_columns = X[:, columns]
-        return np.asarray((member_columns if rows is None else member_columns[rows]).toarray(), dtype=np.float64)
+        return np.asarray(
+            (member_columns if rows is None else member_columns[rows]).toarray(), dtype=np.float64
+        )
     dense: NDArray[Any] = X[:, columns] if rows is None else X[rows[:, None], columns]
     return dense.astype(np.float64, copy=False)

@@ -2,11 +2,12 @@ r"""Triangular factor of rows that arrive in batches.
 
 .. math:: [\,1 \; X \; Y\,] = Q R
 
-R, of p + q + 1 rows at most, determines least squares on any columns, and unlike X'X it does not square the condition
-number. A new batch is stacked under R and factored again, so memory does not grow with rows. The first row of R holds
-the means, the rows below are centred data with the same least-squares solutions. With an intercept the means of the
-first batch are subtracted from all rows beforehand: rounding is then relative to the standard deviation of a column,
-not to its distance from zero.
+R, of p + q + 1 rows at most, determines least squares on any columns, and unlike X'X it does not
+square the condition number. A new batch is stacked under R and factored again, so memory does not
+grow with rows. The first row of R holds the means, the rows below are centred data with the same
+least-squares solutions. With an intercept the means of the first batch are subtracted from all rows
+beforehand: rounding is then relative to the standard deviation of a column, not to its distance
+from zero.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from .._trust import Cutoff, constant_columns
 class Triangle:
     """Triangular factor of the rows seen so far, sqrt-weighted."""
 
-    R: NDArray[np.float64]  # (min(n, 1 + p + q), 1 + p + q); the first column is zero without intercept
+    R: NDArray[
+        np.float64
+    ]  # (min(n, 1 + p + q), 1 + p + q); the first column is zero without intercept
     n_rows: int
     n_targets: int
     shift: NDArray[np.float64]  # (p + q,) subtracted from X and Y
@@ -36,7 +39,9 @@ class Triangle:
         """Factor of no rows."""
         return cls(np.zeros((0, 1 + p + q)), 0, q, np.zeros(p + q))
 
-    def add(self, X: Any, Y: NDArray[np.float64], weight: NDArray[np.float64] | None, centre: bool) -> Triangle:
+    def add(
+        self, X: Any, Y: NDArray[np.float64], weight: NDArray[np.float64] | None, centre: bool
+    ) -> Triangle:
         """Factor with further rows stacked under it; `centre` for members that fit an intercept."""
         X = X.toarray() if sp.issparse(X) else X
         rows = np.hstack([np.ones((len(X), 1)), X, Y]).astype(np.float64, copy=False)
@@ -86,7 +91,9 @@ class Triangle:
 
 
 class CentredRows(NamedTuple):
-    """Centred rows (means are zeros without intercept), and the threshold below which a direction is rounding."""
+    """Centred rows (means are zeros without intercept), and the threshold below which a direction
+    is rounding.
+    """
 
     X: NDArray[np.float64]
     Y: NDArray[np.float64]

@@ -1,1 +1,3 @@
-"""Least squares under dropout: the estimator, its closed-form limit and its training by stochastic gradients."""
+"""Least squares under dropout: the estimator, its closed-form limit and its training by stochastic
+gradients.
+"""

@@ -1,4 +1,6 @@
-"""DropoutRegressor: least squares trained with randomly masked columns, or its limit in closed form."""
+"""DropoutRegressor: least squares trained with randomly masked columns, or its limit in closed
+form.
+"""
 
 from __future__ import annotations
 
@@ -23,61 +25,68 @@ from . import exact, sgd
 from .exact import Masks
 
 
-class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
+class DropoutRegressor(
+    MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator
+):  # type: ignore[misc,unused-ignore]
     r"""Linear regression trained with dropout of its columns.
 
-    An ensemble fits every member separately, whereas dropout fits one coefficient vector to the mean loss of all masks:
+    An ensemble fits every member separately, whereas dropout fits one coefficient vector to the
+    mean loss of all masks:
 
     .. math:: \hat\beta = \arg\min_b \; E_S \| X S S' b - y \|^2
               = A^{-1} \left(X'X + (I - A) A^{-1} \mathrm{diag}(X'X)\right)^{-1} X'y
 
-    for coin flips, :math:`A` the diagonal matrix of the probabilities to keep each column ([1]_, eq. for generalised
-    dropout); status: exact. For masks of exactly m of p columns, A becomes :math:`(m - 1)/(p - 1)` instead of m/p;
-    status: exact.
+    for coin flips, :math:`A` the diagonal matrix of the probabilities to keep each column ([1]_,
+    eq. for generalised dropout); status: exact. For masks of exactly m of p columns, A becomes
+    :math:`(m - 1)/(p - 1)` instead of m/p; status: exact.
 
     Parameters
     ----------
     max_features : int, float or array-like of shape (n_features,), default=0.5
-        Size of a mask: a number of columns, a fraction, or the probability of every column to be kept (coin flips
-        only). With coin flips a fraction is the probability itself; with ``sampling="fixed"`` it is rounded down to a
-        number of columns. Smaller values shrink more; 1.0 is least squares.
+        Size of a mask: a number of columns, a fraction, or the probability of every column to be
+        kept (coin flips only). With coin flips a fraction is the probability itself; with
+        ``sampling="fixed"`` it is rounded down to a number of columns. Smaller values shrink more;
+        1.0 is least squares.
     sampling : {"bernoulli", "fixed"}, default="bernoulli"
         A coin flip for every column, or masks of a fixed number of columns.
     rescale : bool, default=False
-        Whether to multiply the coefficients by the probabilities, :math:`A \hat\beta`: the mean prediction over masks,
-        which dropout networks use after training. On standardised columns this is ridge regression with penalty
+        Whether to multiply the coefficients by the probabilities, :math:`A \hat\beta`: the mean
+        prediction over masks, which dropout networks use after training. On standardised columns
+        this is ridge regression with penalty
         :math:`n (1 - \alpha) / \alpha`. Without it the coefficients are the trained ones, inflated by about one over
         alpha.
     solver : {"closed_form", "sgd"}, default="closed_form"
-        The minimiser itself, or training by stochastic gradients with masks drawn at every step, which reaches the same
-        coefficients up to `tol`. The closed form is faster and exact; stochastic gradients are the way networks are
-        trained, and need no matrix larger than a batch.
+        The minimiser itself, or training by stochastic gradients with masks drawn at every step,
+        which reaches the same coefficients up to `tol`. The closed form is faster and exact;
+        stochastic gradients are the way networks are trained, and need no matrix larger than a
+        batch.
     fit_intercept : bool, default=True
-        Whether to fit an intercept. Columns are centred before they are masked, so that a dropped column stands at its
-        mean, and the intercept itself is never dropped.
+        Whether to fit an intercept. Columns are centred before they are masked, so that a dropped
+        column stands at its mean, and the intercept itself is never dropped.
     batch_size : int, default=512
         Rows of a step of ``"sgd"``; all rows if there are no more than that.
     n_masks : int, default=16
-        Masks applied to every row in a step of ``"sgd"``; groups of eight rows have the same masks. Masks come in
-        antithetic pairs.
+        Masks applied to every row in a step of ``"sgd"``; groups of eight rows have the same masks.
+        Masks come in antithetic pairs.
     learning_rate : float, default=None
-        First step size of ``"sgd"``, for columns scaled to unit mean square; it falls slowly. None: the largest safe
-        step size, from the data.
+        First step size of ``"sgd"``, for columns scaled to unit mean square; it falls slowly. None:
+        the largest safe step size, from the data.
     max_iter : int, default=50000
         Largest number of steps of ``"sgd"``.
     tol : float, default=0.0005
-        ``"sgd"`` stops when the estimated standard error of the averaged coefficients (of scaled columns) is below this
-        fraction of their norm. Half of it takes four times as long.
+        ``"sgd"`` stops when the estimated standard error of the averaged coefficients (of scaled
+        columns) is below this fraction of their norm. Half of it takes four times as long.
     random_state : int, RandomState instance or None, default=None
         Seed of rows and masks of ``"sgd"``; the closed form draws nothing.
     verbose : int, default=0
-        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
+        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its
+        ``ProgressBar`` work too.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Coefficients; zero for columns that are never kept or do not vary. Of ``float32`` X they are ``float32``, unless
-        only ``float64`` holds them.
+        Coefficients; zero for columns that are never kept or do not vary. Of ``float32`` X they are
+        ``float32``, unless only ``float64`` holds them.
     intercept_ : float or ndarray of shape (n_targets,)
         Intercept; 0.0 if ``fit_intercept=False``.
     inclusion_ : ndarray of shape (n_features,)
@@ -98,9 +107,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
 
     Notes
     -----
-    The same `max_features` does not mean the same regularisation here and in :class:`OLSEnsembleRegressor`: on
-    standardised columns dropout's penalty is n (1 - alpha) / alpha, the limiting one of the ensemble is that times
-    1 - alpha p / n.
+    The same `max_features` does not mean the same regularisation here and in
+    :class:`OLSEnsembleRegressor`: on standardised columns dropout's penalty is n (1 - alpha) /
+    alpha, the limiting one of the ensemble is that times 1 - alpha p / n.
 
     References
     ----------
@@ -118,7 +127,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
     True
     """
 
-    __module__ = "olsen"  # the public module, so that pickles and model files name no private module
+    __module__ = (  # the public module, so that pickles and model files name no private module
+        "olsen"
+    )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **inputs.COMMON,
@@ -185,8 +196,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             engine = inputs.open_training(self, X, y, sample_weight)
             if not isinstance(engine, Memory):
                 raise ValueError(
-                    f"DropoutRegressor takes arrays in memory, but X is of type {type(X).__name__}. Load or compute it "
-                    f"to a NumPy array first; the ensembles also read files, blocks, Dask collections and GPU arrays."
+                    f"DropoutRegressor takes arrays in memory, but X is of type {type(X).__name__}."
+                    " Load or compute it to a NumPy array first; the ensembles also read files,"
+                    " blocks, Dask collections and GPU arrays."
                 )
             masks = masks_of(self.max_features, self.n_features_in_, self.sampling)
             problem = engine.problem
@@ -202,7 +214,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             self.coef_ = (coef[:, 0] if engine.single_target else coef.T).astype(dtype)
             self.intercept_: Any = 0.0
             if self.fit_intercept:
-                self.intercept_ = (intercept[0] if engine.single_target else intercept).astype(dtype)
+                self.intercept_ = (intercept[0] if engine.single_target else intercept).astype(
+                    dtype
+                )
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -219,7 +233,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             Predictions.
         """
         check_is_fitted(self)
-        return np.asarray(predictions(HOST, inputs.validate_new_rows(self, X), self.coef_, self.intercept_))
+        return np.asarray(
+            predictions(HOST, inputs.validate_new_rows(self, X), self.coef_, self.intercept_)
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -238,14 +254,16 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             return coef
         names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
         settings = {name: getattr(self, name) for name in names}
-        run = sgd.train(problem, masks, seed=inputs.resolve_seed(self.random_state), report=report, **settings)
+        run = sgd.train(
+            problem, masks, seed=inputs.resolve_seed(self.random_state), report=report, **settings
+        )
         self.n_iter_ = run.n_iter
         self.loss_curve_ = run.losses
         if not run.converged:
             messages.warn(
-                f"training stopped after max_iter={self.max_iter} steps with a relative standard error of "
-                f"{run.error:.2g}, above tol={self.tol:g}. Raise max_iter or n_masks, accept a larger tol, or use "
-                f"solver='closed_form'.",
+                f"training stopped after max_iter={self.max_iter} steps with a relative standard"
+                f" error of {run.error:.2g}, above tol={self.tol:g}. Raise max_iter or n_masks,"
+                " accept a larger tol, or use solver='closed_form'.",
                 ConvergenceWarning,
             )
         return run.coef
@@ -257,15 +275,17 @@ def masks_of(max_features: Any, p: int, sampling: str) -> Masks:
         probabilities = np.asarray(max_features, dtype=np.float64)
         if sampling == "fixed":
             raise ValueError(
-                f"max_features holds {probabilities.size} probabilities, but masks of a fixed size keep all columns "
-                f"equally often. Use sampling='bernoulli' for a probability of each column, or one number."
+                f"max_features holds {probabilities.size} probabilities, but masks of a fixed size"
+                " keep all columns equally often. Use sampling='bernoulli' for a probability of"
+                " each column, or one number."
             )
         valid = (probabilities >= 0) & (probabilities <= 1)
         if probabilities.shape != (p,) or not valid.all() or not probabilities.any():
             invalid = np.flatnonzero(~valid)
             raise ValueError(
-                f"max_features must hold {p} probabilities in [0, 1], one for each column and not all 0; it has shape "
-                f"{probabilities.shape}, and {len(invalid)} are outside, the first ones at {invalid[:5].tolist()}."
+                f"max_features must hold {p} probabilities in [0, 1], one for each column and not"
+                f" all 0; it has shape {probabilities.shape}, and {len(invalid)} are outside, the"
+                f" first ones at {invalid[:5].tolist()}."
             )
         return Masks(probabilities, probabilities, None)
     size = resolve_size(max_features, p, "max_features")

@@ -1,18 +1,20 @@
 r"""Limit of dropout in closed form, without drawing masks.
 
-A mask keeps column j with probability :math:`\alpha_j` and, once j is kept, another column l with probability
+A mask keeps column j with probability :math:`\alpha_j` and, once j is kept, another column l with
+probability
 :math:`\kappa_l`: :math:`\kappa = \alpha` for coin flips, :math:`\kappa = (m - 1)/(p - 1)` for masks of m columns. The
 expected loss :math:`E\|X S S' b - y\|^2` is least where
 
 .. math:: \left(G K + \mathrm{diag}(G) (I - K)\right) b = X'y , \qquad G = X'X , \quad K = \mathrm{diag}(\kappa) .
 
-Status: exact, for any data; eq. (generalized-dropout) of the paper is the case :math:`K = A`. In the coordinates
+Status: exact, for any data; eq. (generalized-dropout) of the paper is the case :math:`K = A`. In
+the coordinates
 :math:`z = K^{1/2} \mathrm{diag}(G)^{1/2} b` the matrix is
 
 .. math:: N = K^{1/2} R K^{1/2} + I - K ,
 
-R the correlations of the columns. N has a unit diagonal and no eigenvalue below :math:`1 - \max \kappa`, so unless
-columns are kept almost always it is far better conditioned than G.
+R the correlations of the columns. N has a unit diagonal and no eigenvalue below :math:`1 - \max
+\kappa`, so unless columns are kept almost always it is far better conditioned than G.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class Masks(NamedTuple):
     """Distribution of the masks."""
 
     inclusion: NDArray[np.float64]  # (p,) alpha: probability that a column is kept
-    partner: NDArray[np.float64]  # (p,) kappa: that probability, conditional on another column being kept
+    partner: NDArray[
+        np.float64
+    ]  # (p,) kappa: that probability, conditional on another column being kept
     size: int | None  # columns in every mask; None: coin flips
 
 
@@ -118,20 +122,27 @@ def _trusted_factor(N: Array) -> Array | None:
 
 
 def _from_data(problem: RowData, kappa: Array) -> Array:
-    r"""Minimise :math:`\|X K b - y\|^2 + \sum_j \kappa_j (1 - \kappa_j) G_{jj} b_j^2` by QR, no Gram matrix formed.
+    r"""Minimise :math:`\|X K b - y\|^2 + \sum_j \kappa_j (1 - \kappa_j) G_{jj} b_j^2` by QR, no
+    Gram matrix formed.
 
-    Only columns with :math:`\kappa_j = 1` can be dependent here; their coefficients are those of minimum norm.
+    Only columns with :math:`\kappa_j = 1` can be dependent here; their coefficients are those of
+    minimum norm.
     """
     n, p = problem.shape
     n_penalised = np.count_nonzero(kappa < 1)
-    memory.require(32.0 * (n + n_penalised) * p, f"The orthogonal factorisation of {n} rows and {p} columns", _INSTEAD)
+    memory.require(
+        32.0 * (n + n_penalised) * p,
+        f"The orthogonal factorisation of {n} rows and {p} columns",
+        _INSTEAD,
+    )
     part = problem.submatrix(np.arange(p), None)
     A = part.A
     B = part.B
     root = part.root
     if problem.fit_intercept:
-        # Centring leaves a component along the root weights at the rounding level of the raw columns. For columns far
-        # from zero it is large enough to count as one more direction when the rank is determined.
+        # Centring leaves a component along the root weights at the rounding level of the raw
+        # columns. For columns far from zero it is large enough to count as one more direction when
+        # the rank is determined.
         A = A - np.outer(root, (root @ A) / (root @ root))
     ridge = np.linalg.norm(A, axis=0) * np.sqrt(kappa * (1 - kappa))
     stacked = np.vstack([A * kappa, np.diag(ridge)[kappa < 1]])
@@ -145,8 +156,8 @@ def _row_side(problem: RowData, kappa: Array) -> Array:
 
     .. math:: V = I + X K E X' , \qquad b = E X' V^{-1} y , \qquad e_j = 1 / (G_{jj} (1 - \kappa_j)) .
 
-    Centring leaves the rows without a component along the root weights; V is inflated there, which changes no solution
-    and keeps the condition number that of the data.
+    Centring leaves the rows without a component along the root weights; V is inflated there, which
+    changes no solution and keeps the condition number that of the data.
     """
     n, p = problem.shape
     memory.require(24.0 * n * n, f"The Gram matrix of {n} rows", _INSTEAD)

@@ -1,17 +1,18 @@
 r"""Dropout as in the training of networks: stochastic gradients, each with newly drawn masks.
 
-A step draws a batch of rows, cuts it into small groups T, draws M masks for each and follows the gradient of the mean
-loss,
+A step draws a batch of rows, cuts it into small groups T, draws M masks for each and follows the
+gradient of the mean loss,
 
 .. math:: g \propto \sum_T \sum_{i=1}^M S_{Ti} S_{Ti}' X_T' (X_T S_{Ti} S_{Ti}' b - y_T) , \qquad
           b \leftarrow b - \eta_t g .
 
-The expectation over masks is never computed. Averaging the iterates (Polyak and Ruppert) approximates it, with an error
-that falls as one over the root of the number of masks for any step size. A run stops when the standard error of the
-average, estimated from the variance of its blocks, is below `tol`.
+The expectation over masks is never computed. Averaging the iterates (Polyak and Ruppert)
+approximates it, with an error that falls as one over the root of the number of masks for any step
+size. A run stops when the standard error of the average, estimated from the variance of its blocks,
+is below `tol`.
 
-Coordinates are :math:`\mathrm{diag}(G)^{1/2} A^{1/2} b`, so that columns in other units or with smaller probabilities
-converge at the same rate.
+Coordinates are :math:`\mathrm{diag}(G)^{1/2} A^{1/2} b`, so that columns in other units or with
+smaller probabilities converge at the same rate.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def train(
     n = len(problem.Y)
     batches = _batches(problem, scale, batch_size, rng)
     if learning_rate is None:
-        # inverse of a bound on the mean squared Hessian over the mean Hessian: its mean, plus masks and rows
+        # inverse of a bound on the mean squared Hessian over the mean Hessian: its mean, plus masks
+        # and rows
         top = _largest_eigenvalue(next(batches)[0].reshape(-1, len(scale)), rng)
         mean_term = masks.partner.max() * masks.inclusion.max() * top + 1.0
         mask_term = top / n_masks
@@ -77,7 +79,8 @@ def train(
         x, y = next(batches)
         mask = _draw_masks(masks, len(x), n_masks, rng)
         loss, gradient = _loss_and_gradient(x, y, mask, z, mean_batch_rows)
-        # from 200 steps on the step size falls as 1 / sqrt(t); its mean bounds the bias of reshuffled rows
+        # from 200 steps on the step size falls as 1 / sqrt(t); its mean bounds the bias of
+        # reshuffled rows
         z -= learning_rate / np.sqrt(1 + step / 200) * gradient
         block_loss += loss
         if block_steps := block_means.add(z):
@@ -85,8 +88,9 @@ def train(
             block_loss = 0.0
             if not np.isfinite(losses[-1]) or losses[-1] > 1e6 * losses[0]:
                 raise ValueError(
-                    f"training diverged: the mean loss went from {losses[0]:.3g} to {losses[-1]:.3g} with a first step "
-                    f"of {learning_rate:.3g}. Lower learning_rate, or leave it None to have it set from the data."
+                    f"training diverged: the mean loss went from {losses[0]:.3g} to"
+                    f" {losses[-1]:.3g} with a first step of {learning_rate:.3g}. Lower"
+                    " learning_rate, or leave it None to have it set from the data."
                 )
             error = block_means.relative_error()
             if report is not None:
@@ -97,7 +101,9 @@ def train(
     return Run(coef, n_iter=step, losses=np.array(losses), error=error, converged=error <= tol)
 
 
-def _loss_and_gradient(x: Array, y: Array, mask: Array, z: Array, n_rows: float) -> tuple[float, Array]:
+def _loss_and_gradient(
+    x: Array, y: Array, mask: Array, z: Array, n_rows: float
+) -> tuple[float, Array]:
     """Loss and its gradient, as means over rows and masks.
 
     Shapes: x (groups, rows, p), y (groups, rows, q), mask (groups, M, p), z (p, q).
@@ -111,10 +117,11 @@ def _loss_and_gradient(x: Array, y: Array, mask: Array, z: Array, n_rows: float)
 
 
 def _draw_masks(masks: Masks, groups: int, count: int, rng: np.random.Generator) -> Array:
-    """Draw masks (groups, count, p) in antithetic pairs; every single mask has the right probabilities.
+    """Draw masks (groups, count, p) in antithetic pairs; every single mask has the right
+    probabilities.
 
-    Coin flips compare u and u + 1/2 (mod 1) with the probability; masks of fixed size take the smallest and the largest
-    of the same keys.
+    Coin flips compare u and u + 1/2 (mod 1) with the probability; masks of fixed size take the
+    smallest and the largest of the same keys.
     """
     p = len(masks.inclusion)
     half = -(-count // 2)
@@ -132,9 +139,11 @@ def _draw_masks(masks: Masks, groups: int, count: int, rng: np.random.Generator)
 
 
 def _scales(problem: RowData, masks: Masks) -> tuple[Array, float]:
-    """Factor (p,) from the coordinates of training to coefficients, zero for columns that cannot be learned.
+    """Factor (p,) from the coordinates of training to coefficients, zero for columns that cannot be
+    learned.
 
-    The second value is the largest expected squared length of a masked row, which bounds the effect of a row on a step.
+    The second value is the largest expected squared length of a masked row, which bounds the effect
+    of a row on a step.
     """
     n, p = problem.shape
     total_weight = n if problem.weight is None else problem.weight.sum()
@@ -153,9 +162,11 @@ def _scales(problem: RowData, masks: Masks) -> tuple[Array, float]:
 def _batches(
     problem: RowData, scale: Array, batch_size: int, rng: np.random.Generator
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield endless mini-batches (x, y) in groups of rows: centred, scaled, sqrt-weighted with mean weight one.
+    """Yield endless mini-batches (x, y) in groups of rows: centred, scaled, sqrt-weighted with mean
+    weight one.
 
-    All rows come once before any row is repeated. The last group is padded with zeros, which have no gradient.
+    All rows come once before any row is repeated. The last group is padded with zeros, which have
+    no gradient.
     """
     X = sp.csr_array(problem.X) if sp.issparse(problem.X) else problem.X
     Y = problem.Y
@@ -167,24 +178,32 @@ def _batches(
 
     def gather(rows: Indices) -> tuple[Array, Array]:
         x = X[rows].toarray() if sp.issparse(X) else X[rows]
-        return _in_groups((x - mean_x) * scale * root[rows]), _in_groups((Y[rows] - mean_y) * root[rows])
+        return _in_groups((x - mean_x) * scale * root[rows]), _in_groups(
+            (Y[rows] - mean_y) * root[rows]
+        )
 
     if n <= batch_size:
         yield from repeat(gather(np.arange(n)))
     while True:
-        for rows in np.array_split(rng.permutation(n), -(-n // batch_size)):  # sizes differ by one row at most
+        for rows in np.array_split(
+            rng.permutation(n), -(-n // batch_size)
+        ):  # sizes differ by one row at most
             yield gather(rows)
 
 
 def _in_groups(A: Array, group: int = 8) -> Array:
-    """Group the rows that have the same masks: drawing a mask costs about as much as applying it to eight rows."""
+    """Group the rows that have the same masks: drawing a mask costs about as much as applying it to
+    eight rows.
+    """
     padded = np.zeros((-(-len(A) // group) * group, A.shape[1]))
     padded[: len(A)] = A
     return padded.reshape(-1, group, A.shape[1])
 
 
 def _largest_eigenvalue(x: Array, rng: np.random.Generator) -> float:
-    """Largest eigenvalue of x'x / rows by power iteration, times 1.1, because too large a value is safe."""
+    """Largest eigenvalue of x'x / rows by power iteration, times 1.1, because too large a value is
+    safe.
+    """
     v = np.asarray(rng.standard_normal(x.shape[1]))
     value = 1.0
     for _ in range(30):
@@ -195,7 +214,9 @@ def _largest_eigenvalue(x: Array, rng: np.random.Generator) -> float:
 
 
 class _BlockMeans:
-    """Running average of the iterates in up to 64 blocks of equal length; 64 blocks are merged in pairs to 32."""
+    """Running average of the iterates in up to 64 blocks of equal length; 64 blocks are merged in
+    pairs to 32.
+    """
 
     def __init__(self) -> None:
         self.length = 8
@@ -204,7 +225,9 @@ class _BlockMeans:
         self._count = 0
 
     def add(self, z: Array) -> int:
-        """Add an iterate; return the number of steps of the block that it completes, 0 if it completes none."""
+        """Add an iterate; return the number of steps of the block that it completes, 0 if it
+        completes none.
+        """
         self._sum = self._sum + z
         self._count += 1
         if self._count < self.length:
@@ -214,7 +237,9 @@ class _BlockMeans:
         self._sum = 0.0
         self._count = 0
         if len(self.blocks) == 64:
-            self.blocks = [(a + b) / 2 for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
+            self.blocks = [
+                (a + b) / 2 for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)
+            ]
             self.length *= 2
         return block_steps
 
@@ -226,10 +251,11 @@ class _BlockMeans:
         return self._after_burn_in().mean(axis=0) if self.blocks else last
 
     def relative_error(self) -> float:
-        """Standard error of the average relative to its norm; infinite if there are fewer than 32 blocks.
+        """Standard error of the average relative to its norm; infinite if there are fewer than 32
+        blocks.
 
-        The variance is inflated by (1 + r) / (1 - r), where r is the correlation of successive blocks. If the iterates
-        still drift, r is near one.
+        The variance is inflated by (1 + r) / (1 - r), where r is the correlation of successive
+        blocks. If the iterates still drift, r is near one.
         """
         if len(self.blocks) < 32:
             return np.inf

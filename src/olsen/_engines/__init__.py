@@ -1,4 +1,6 @@
-"""Engines, which hold the training data and solve members; :func:`engine_of` chooses the engine for the data."""
+"""Engines, which hold the training data and solve members; :func:`engine_of` chooses the engine for
+the data.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,11 @@ from .memory import Memory
 Checks = Callable[..., tuple[Any, Any, Any]]
 
 
-def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Checks, *, min_rows: int = 2) -> Engine:
-    """Engine for the data; ``checks(X, y, sample_weight)`` converts data that are held in memory to arrays.
+def engine_of(
+    X: Any, y: Any, sample_weight: Any, options: Options, checks: Checks, *, min_rows: int = 2
+) -> Engine:
+    """Engine for the data; ``checks(X, y, sample_weight)`` converts data that are held in memory to
+    arrays.
 
     ==========================================================  ==================
     X                                                           engine
@@ -42,7 +47,9 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
         rows = DaskRows.of(X, y, sample_weight)
         if rows.n_rows > rows.X.shape[1]:
             return Blocks(rows, options)
-        require(8.0 * rows.n_rows * rows.X.shape[1], f"Loading the {rows.kind}", "Use fewer columns.")
+        require(
+            8.0 * rows.n_rows * rows.X.shape[1], f"Loading the {rows.kind}", "Use fewer columns."
+        )
         X, y, sample_weight = dask.compute(rows.X, rows.y, rows.weight)
         if rows.names:
             X = from_extra("pandas", "dask", "A Dask data frame").DataFrame(X, columns=rows.names)
@@ -54,7 +61,9 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
 
 
 def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> Any | None:
-    """Predictions on the device or cluster of X, after a check of its columns; None for ordinary arrays."""
+    """Predictions on the device or cluster of X, after a check of its columns; None for ordinary
+    arrays.
+    """
     if not is_dask(X) and lives_elsewhere(X, coef):
         return device.predict(X, coef, intercept, check)
     device.refuse_unfollowed(X, coef)

@@ -1,11 +1,13 @@
-r"""Rows in blocks: moments from one pass, then any members, in memory that does not grow with the number of rows.
+r"""Rows in blocks: moments from one pass, then any members, in memory that does not grow with the
+number of rows.
 
-Every member uses all rows. For folds, a counter-based random number assigns every row to a group, and each group has
-separate moments. Members with an ill-conditioned Gram matrix are not solved from the moments but from a triangular
-factor, which takes a second pass over the data.
+Every member uses all rows. For folds, a counter-based random number assigns every row to a group,
+and each group has separate moments. Members with an ill-conditioned Gram matrix are not solved from
+the moments but from a triangular factor, which takes a second pass over the data.
 
-A source has ``collect(work, merge)``, which applies a function to all blocks. A local source passes its blocks to the
-function one by one; on a cluster the function runs on each chunk, and the results are merged in chunk order.
+A source has ``collect(work, merge)``, which applies a function to all blocks. A local source passes
+its blocks to the function one by one; on a cluster the function runs on each chunk, and the results
+are merged in chunk order.
 """
 
 from __future__ import annotations
@@ -62,14 +64,19 @@ class Summary:
     def merge(summaries: list[Summary]) -> Summary:
         """Summary of all rows together."""
         parts = _merge_groups(Moments.merge_all, [summary.parts for summary in summaries])
-        return replace(summaries[0], parts=parts, n_given=sum(summary.n_given for summary in summaries))
+        return replace(
+            summaries[0], parts=parts, n_given=sum(summary.n_given for summary in summaries)
+        )
 
 
-def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, seed: int, centre: bool) -> Summary:
+def _sum_rows(
+    blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, seed: int, centre: bool
+) -> Summary:
     """Moments of random groups of rows.
 
-    Blocks are assigned in turn to lanes. A lane has an accumulator for every group, and lanes are summed in parallel.
-    The number of lanes depends on the shape alone, so the number of threads does not change the result.
+    Blocks are assigned in turn to lanes. A lane has an accumulator for every group, and lanes are
+    summed in parallel. The number of lanes depends on the shape alone, so the number of threads
+    does not change the result.
     """
     lanes: list[list[Accumulator]] = []
     n_given = 0
@@ -82,13 +89,18 @@ def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, se
             if not lane[g].add(*rows):
                 block.refuse()
 
-    # Blocks are closed inside our limit on BLAS threads: reading may set a limit too, and its end would restore ours.
+    # Blocks are closed inside our limit on BLAS threads: reading may set a limit too, and its end
+    # would restore ours.
     with one_blas_thread() if n_threads > 1 else nullcontext(), closing(blocks):
-        while batch := list(islice(blocks, min(n_threads, len(lanes) or 1))):  # blocks of different lanes
+        while batch := list(
+            islice(blocks, min(n_threads, len(lanes) or 1))
+        ):  # blocks of different lanes
             if not lanes:
                 lanes = _lanes(batch[0].X.shape[1], batch[0].y.shape[1], n_groups, centre)
                 dtype = np.float32 if batch[0].X.dtype == np.float32 else np.float64
-                summary = Summary([], single_target=batch[0].single_target, dtype=dtype, names=batch[0].names)
+                summary = Summary(
+                    [], single_target=batch[0].single_target, dtype=dtype, names=batch[0].names
+                )
             Threads(n_threads)(partial(add, batch), len(batch), chunk=1, uses_blas=False)
             n_given += sum(len(block.X) for block in batch)
     if not lanes:
@@ -106,7 +118,9 @@ def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator
     return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(n_lanes)]
 
 
-def _triangles_of(blocks: Iterator[Block], p: int, q: int, n_groups: int, seed: int, centre: bool) -> list[Triangle]:
+def _triangles_of(
+    blocks: Iterator[Block], p: int, q: int, n_groups: int, seed: int, centre: bool
+) -> list[Triangle]:
     """Triangular factors of the groups of rows whose moments :func:`_sum_rows` returns."""
     triangles = [Triangle.empty(p, q) for _ in range(n_groups)]
     for block in blocks:
@@ -117,8 +131,11 @@ def _triangles_of(blocks: Iterator[Block], p: int, q: int, n_groups: int, seed: 
     return triangles
 
 
-def _fold_errors(blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows: int, max_rows: int) -> list[Array]:
-    """Held-out errors of every fold; if there are more than `max_rows` rows, of a random subset of about that size.
+def _fold_errors(
+    blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows: int, max_rows: int
+) -> list[Array]:
+    """Held-out errors of every fold; if there are more than `max_rows` rows, of a random subset of
+    about that size.
 
     Whether a row belongs to the subset depends on the seed and the row index alone.
     """
@@ -128,7 +145,9 @@ def _fold_errors(blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows
             n_parts = 1 << 16
             parts = row_groups(block.first, len(block.X), n_parts, seed ^ 0x5EED)
             selected = parts < n_parts * max_rows / n_rows
-            block = replace(block, weight=np.where(selected, 1.0 if block.weight is None else block.weight, 0.0))
+            block = replace(
+                block, weight=np.where(selected, 1.0 if block.weight is None else block.weight, 0.0)
+            )
         for g, X, Y, _ in block.groups(len(fits), seed):
             errors[g].append(fits[g].residuals(X, Y))
     return [np.concatenate(fold_errors) for fold_errors in errors]
@@ -140,9 +159,13 @@ def _merge_groups(merge: Callable[[list[T]], T], parts: list[list[T]]) -> list[T
 
 
 class Blocks(Engine):
-    """Engine of a source of row blocks, which is summed in one pass on first use; or of moments without a source."""
+    """Engine of a source of row blocks, which is summed in one pass on first use; or of moments
+    without a source.
+    """
 
-    why_no_rows = "rows in blocks are read once and not kept; load X as an array in memory to have them"
+    why_no_rows = (
+        "rows in blocks are read once and not kept; load X as an array in memory to have them"
+    )
 
     def __init__(
         self,
@@ -193,11 +216,13 @@ class Blocks(Engine):
     def complete(self, design: Design) -> Design:
         if not design.all_rows:
             raise NeedsRows(
-                f"max_samples={design.max_samples!r} needs X as an array in memory, or on a device: rows in blocks are "
-                f"read once, so members cannot draw them. Use max_samples=1.0."
+                f"max_samples={design.max_samples!r} needs X as an array in memory, or on a device:"
+                " rows in blocks are read once, so members cannot draw them. Use max_samples=1.0."
             )
         summary = self._summary or self._sum(1, design.seed)
-        return replace(design, n_rows=summary.n_rows, n_columns=self.n_columns, n_given=summary.n_given)
+        return replace(
+            design, n_rows=summary.n_rows, n_columns=self.n_columns, n_given=summary.n_given
+        )
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         if self.source is not None:
@@ -221,12 +246,16 @@ class Blocks(Engine):
     def moments(self) -> Moments:
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)
 
-    def left_out(self, refit: Refit, count: int, seed: int, max_rows: int) -> tuple[Members, list[FoldFit]]:
+    def left_out(
+        self, refit: Refit, count: int, seed: int, max_rows: int
+    ) -> tuple[Members, list[FoldFit]]:
         all_rows = Blocks(self.source, self.options)
         summary = all_rows._sum(count, seed)
         fits = []
         for f in range(count):
-            training = replace(summary, parts=[part for g, part in enumerate(summary.parts) if g != f])
+            training = replace(
+                summary, parts=[part for g, part in enumerate(summary.parts) if g != f]
+            )
             triangles = partial(all_rows.triangles, without=f)
             engine = Blocks(None, self.options, training, triangles)
             members = engine.solve(refit.design_for(training.n_rows), 0, refit.number)
@@ -234,13 +263,19 @@ class Blocks(Engine):
         members = all_rows.solve(refit.design, 0, refit.number)
         return members, self.errors_of(fits, seed, max_rows, summary.n_given)
 
-    def errors_of(self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int) -> list[FoldFit]:
+    def errors_of(
+        self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int
+    ) -> list[FoldFit]:
         assert self.source is not None
         work = partial(_fold_errors, fits=fits, seed=seed, n_rows=n_rows, max_rows=max_rows)
         errors = self.source.collect(work, partial(_merge_groups, np.concatenate))
-        return [fit._replace(residual=residuals) for fit, residuals in zip(fits, errors, strict=True)]
+        return [
+            fit._replace(residual=residuals) for fit, residuals in zip(fits, errors, strict=True)
+        ]
 
-    def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
+    def _solve_drawn(
+        self, features: Subsets, samples: Subsets | None, weights: Array | None
+    ) -> Members:
         k = len(features)
         moments = self.moments()
         solver = "gram" if self.options.solver == "auto" else self.options.solver
@@ -249,7 +284,9 @@ class Blocks(Engine):
             solution = gram.from_moments(moments, features, self.options.sharing("members", k))
             ill_conditioned = np.flatnonzero(solution.refitted)
             solution.refitted[ill_conditioned] = False
-            if len(ill_conditioned) and self._triangles is not None:  # without rows, the solution from moments remains
+            if (
+                len(ill_conditioned) and self._triangles is not None
+            ):  # without rows, the solution from moments remains
                 refit = self._solve_factored(features.take(ill_conditioned), solver)
                 solution.put(ill_conditioned, features.sizes, refit, refitted=False)
         else:
@@ -272,40 +309,55 @@ class Blocks(Engine):
         return _members.solve(problem, features, None, solver=solver, sharing=self.options.quietly)
 
     def triangles(self, without: int | None = None) -> list[Triangle]:
-        """Triangular factors of the groups except `without`; the first call makes another pass over the data."""
+        """Triangular factors of the groups except `without`; the first call makes another pass over
+        the data.
+        """
         assert self._triangles is not None
         return [triangle for g, triangle in enumerate(self._triangles()) if g != without]
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
         assert self.source is not None
-        settings: dict[str, Any] = {"n_groups": n_groups, "seed": seed, "centre": self.options.fit_intercept}
-        summary: Summary = self.source.collect(partial(_sum_rows, **settings), Summary.merge, self.options)
+        settings: dict[str, Any] = {
+            "n_groups": n_groups,
+            "seed": seed,
+            "centre": self.options.fit_intercept,
+        }
+        summary: Summary = self.source.collect(
+            partial(_sum_rows, **settings), Summary.merge, self.options
+        )
         if summary.n_given > summary.n_rows:
             require_positive(summary.n_rows, summary.n_given)
         if summary.n_rows < 2:
-            raise ValueError(f"the {self.source.kind} has {summary.n_rows} rows; at least two are needed.")
+            raise ValueError(
+                f"the {self.source.kind} has {summary.n_rows} rows; at least two are needed."
+            )
         if min(part.n_rows for part in summary.parts) == 0:
             raise ValueError(
-                f"{summary.n_rows} rows are too few for {n_groups} folds of random rows; use fewer folds, or load the "
-                f"rows as an array."
+                f"{summary.n_rows} rows are too few for {n_groups} folds of random rows; use fewer"
+                " folds, or load the rows as an array."
             )
         self._summary = summary
         self._triangles = cache(partial(self._read_triangles, summary.parts, settings))
         return summary
 
     def _read_triangles(self, parts: list[Moments], settings: dict[str, Any]) -> list[Triangle]:
-        """Triangular factors of the groups with moments `parts`, from a second pass, which must give the same rows."""
+        """Triangular factors of the groups with moments `parts`, from a second pass, which must
+        give the same rows.
+        """
         assert self.source is not None
         kind = self.source.kind
         if not self.source.rereadable:
             raise ValueError(
-                f"members are to be solved from the data (solver={self.options.solver!r}, or their columns are nearly "
-                f"dependent and the Gram matrix is not to be trusted), but the {kind} cannot be read again. Pass a "
-                f"function that returns the iterator, or a file, or use partial_fit, which keeps a triangular factor."
+                f"members are to be solved from the data (solver={self.options.solver!r}, or their"
+                " columns are nearly dependent and the Gram matrix is not to be trusted), but the"
+                f" {kind} cannot be read again. Pass a function that returns the iterator, or a"
+                " file, or use partial_fit, which keeps a triangular factor."
             )
         p, q = parts[0].C.shape
         work = partial(_triangles_of, p=p, q=q, **settings)
-        triangles: list[Triangle] = self.source.collect(work, partial(_merge_groups, partial(reduce, Triangle.join)))
+        triangles: list[Triangle] = self.source.collect(
+            work, partial(_merge_groups, partial(reduce, Triangle.join))
+        )
         if not all(map(_same_sums, parts, triangles)):
             n_first = sum(part.n_rows for part in parts)
             n_second = sum(triangle.n_rows for triangle in triangles)
@@ -316,9 +368,10 @@ class Blocks(Engine):
 
 def _reread(kind: str, first: str, second: str) -> str:
     return (
-        f"the {kind} gave {first} at its first reading and {second} at its second, which is made for members with "
-        f"nearly dependent columns. It must give the same rows in the same order at every reading: a function must "
-        f"return a fresh iterator each time, and draw nothing at random."
+        f"the {kind} gave {first} at its first reading and {second} at its second, which is made"
+        " for members with nearly dependent columns. It must give the same rows in the same order"
+        " at every reading: a function must return a fresh iterator each time, and draw nothing at"
+        " random."
     )
 
 

@@ -1,10 +1,12 @@
-r"""Dask arrays and data frames: workers send sums to the client, and nothing whose size grows with the rows.
+r"""Dask arrays and data frames: workers send sums to the client, and nothing whose size grows with
+the rows.
 
-The moments of the chunks are merged as a tree, and the client receives 8 p^2 bytes once. A collection with no more
-rows than columns is loaded instead, because its Gram matrix would be larger than the data.
+The moments of the chunks are merged as a tree, and the client receives 8 p^2 bytes once. A
+collection with no more rows than columns is loaded instead, because its Gram matrix would be larger
+than the data.
 
-The merge follows the order of the chunks, whichever worker held a chunk. A lost worker therefore does not change the
-result: Dask recomputes its chunks.
+The merge follows the order of the chunks, whichever worker held a chunk. A lost worker therefore
+does not change the result: Dask recomputes its chunks.
 """
 
 from __future__ import annotations
@@ -15,14 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from .._data.sources import Block, Triple, checked, named_columns, refuse_text, refuse_times, split_columns
+from .._data.sources import (
+    Block,
+    Triple,
+    checked,
+    named_columns,
+    refuse_text,
+    refuse_times,
+    split_columns,
+)
 from .._execution.arrays import HOST, predictions
 from .._execution.options import Options
 
 
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask array or data frame."""
-    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(
+        X, "__dask_graph__"
+    )
 
 
 @dataclass(frozen=True)
@@ -63,22 +75,32 @@ class DaskRows:
             refuse_text(_not_numbers(X), len(names))
             X = X.to_dask_array(lengths=True)
         elif named_columns(y) or named_columns(weight):
-            raise ValueError(f"y or sample_weight names columns ({y!r:.60}), but X is a Dask array, which has none.")
+            raise ValueError(
+                f"y or sample_weight names columns ({y!r:.60}), but X is a Dask array, which has"
+                " none."
+            )
         if y is None:
-            raise ValueError("y is None: give the target as a Dask array or series with the rows of X.")
+            raise ValueError(
+                "y is None: give the target as a Dask array or series with the rows of X."
+            )
         if X.ndim != 2 or np.isnan(np.asarray(X.shape, dtype=float)).any():
             raise ValueError(
-                f"X has shape {X.shape}; rows by columns are needed, and where rows are not counted "
-                f"X.compute_chunk_sizes() has to be called first."
+                f"X has shape {X.shape}; rows by columns are needed, and where rows are not counted"
+                " X.compute_chunk_sizes() has to be called first."
             )
-        X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X  # products of columns need complete rows
+        X = (
+            X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+        )  # products of columns need complete rows
         y_is_column = bool(named_columns(y))
         weight_is_column = bool(named_columns(weight))
         return cls(
             X=X,
             y=_chunked_like(X, frame[y] if y_is_column else y, "y", same_partitions=y_is_column),
             weight=_chunked_like(
-                X, frame[weight] if weight_is_column else weight, "sample_weight", same_partitions=weight_is_column
+                X,
+                frame[weight] if weight_is_column else weight,
+                "sample_weight",
+                same_partitions=weight_is_column,
             ),
             kind=kind,
             names=names,
@@ -90,35 +112,48 @@ class DaskRows:
         return int(self.X.shape[0])
 
     def few_blocks(self, many_rows: int) -> tuple[list[Block] | None, DaskRows]:
-        """Return all rows as one block if there are fewer than `many_rows` or than columns; otherwise None."""
+        """Return all rows as one block if there are fewer than `many_rows` or than columns;
+        otherwise None.
+        """
         if self.n_rows >= max(many_rows, self.X.shape[1]):
             return None, self
         X, y, weight = compute(self.X, self.y, self.weight)
         return list(checked([(X, y, weight)], self.kind)), self
 
     def collect(
-        self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], options: Options | None = None
+        self,
+        work: Callable[..., Any],
+        merge: Callable[[list[Any]], Any],
+        options: Options | None = None,
     ) -> Any:
-        """Apply `work` to every chunk and merge the results on the workers, which use threads of their own."""
+        """Apply `work` to every chunk and merge the results on the workers, which use threads of
+        their own.
+        """
         from dask.delayed import delayed
 
         task = delayed(_work_on_chunk, pure=False)
         first_rows = np.cumsum([0, *self.X.chunks[0]]).tolist()
         X_chunks = self.X.to_delayed().ravel()
         y_chunks = self.y.to_delayed().ravel()
-        weight_chunks = [None] * len(X_chunks) if self.weight is None else self.weight.to_delayed().ravel()
+        weight_chunks = (
+            [None] * len(X_chunks) if self.weight is None else self.weight.to_delayed().ravel()
+        )
         tasks = []
         for i, triple in enumerate(zip(X_chunks, y_chunks, weight_chunks, strict=True)):
             tasks.append(task(work, triple, kind=self.kind, number=i, first=first_rows[i]))
         return compute(tree(tasks, merge))[0]
 
 
-def _work_on_chunk(work: Callable[..., Any], triple: Triple, kind: str, number: int, first: int) -> Any:
+def _work_on_chunk(
+    work: Callable[..., Any], triple: Triple, kind: str, number: int, first: int
+) -> Any:
     return work(checked([triple], kind, number, first))
 
 
 def _not_numbers(frame: Any) -> list[str]:
-    """Columns of strings, categories, dates and complex numbers; object columns are converted when read."""
+    """Columns of strings, categories, dates and complex numbers; object columns are converted when
+    read.
+    """
     names = []
     for name, dtype in frame.dtypes.items():
         numeric_kinds = "fiubO" if isinstance(dtype, np.dtype) else "fiub"
@@ -145,7 +180,8 @@ def _chunked_like(X: Any, values: Any, name: str, *, same_partitions: bool) -> A
         values = from_array(array, chunks=-1)
     if values.ndim == 0 or values.ndim > (2 if name == "y" else 1):
         raise ValueError(
-            f"{name} has {values.ndim} dimensions, shape {values.shape}; expected one number for each row."
+            f"{name} has {values.ndim} dimensions, shape {values.shape}; expected one number for"
+            " each row."
         )
     if values.shape[0] != sum(rows):
         raise ValueError(f"{name} has {values.shape[0]} rows, but X has {sum(rows)}.")
@@ -153,7 +189,9 @@ def _chunked_like(X: Any, values: Any, name: str, *, same_partitions: bool) -> A
 
 
 def tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
-    """Merge delayed values in their order, eight at a time, so that the result does not depend on the workers."""
+    """Merge delayed values in their order, eight at a time, so that the result does not depend on
+    the workers.
+    """
     from dask.delayed import delayed
 
     join = delayed(merge, pure=False)
@@ -163,7 +201,9 @@ def tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
 
 
 def compute(*values: Any) -> tuple[Any, ...]:
-    """Compute delayed objects on the user's cluster if there is a client, and on local threads otherwise."""
+    """Compute delayed objects on the user's cluster if there is a client, and on local threads
+    otherwise.
+    """
     from dask import base
 
     run: Callable[..., tuple[Any, ...]] = base.compute

@@ -1,8 +1,8 @@
 """Engine of arrays of torch, cupy and other array API libraries, on the device of the data.
 
-Everything follows X, as in scikit-learn: with ``sklearn.config_context(array_api_dispatch=True)`` coefficients and
-predictions come back in the namespace and on the device of X, sums are taken in float64 where the device has it, and
-the results are rounded to the type of X.
+Everything follows X, as in scikit-learn: with ``sklearn.config_context(array_api_dispatch=True)``
+coefficients and predictions come back in the namespace and on the device of X, sums are taken in
+float64 where the device has it, and the results are rounded to the type of X.
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ from .memory import Memory, Rows
 
 def lives_elsewhere(*arrays: Any) -> bool:
     """Whether any argument is an array of another library that scikit-learn is set to dispatch on."""
-    return any(array is not None and hasattr(array, "shape") and space_of(array) is not None for array in arrays)
+    return any(
+        array is not None and hasattr(array, "shape") and space_of(array) is not None
+        for array in arrays
+    )
 
 
 @dataclass(frozen=True)
 class Device(Rows):
     """Engine of arrays on a device."""
 
-    why_no_rows = "leave-one-out is not computed on other devices; move X and y to the host as NumPy arrays"
+    why_no_rows = (
+        "leave-one-out is not computed on other devices; move X and y to the host as NumPy arrays"
+    )
 
     @classmethod
     def of(cls, X: Any, y: Any, sample_weight: Any, options: Options) -> Device:
@@ -41,11 +46,18 @@ class Device(Rows):
         space = _same_space({"X": X, "y": y, "sample_weight": sample_weight})
         X, y, weight = (_plain(a) for a in (X, y, sample_weight))
         if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
-            raise ValueError(f"X has shape {tuple(X.shape)}; expected 2D with at least two rows and one column.")
+            raise ValueError(
+                f"X has shape {tuple(X.shape)}; expected 2D with at least two rows and one column."
+            )
         if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
-            raise ValueError(f"y has shape {tuple(y.shape)} but X has {X.shape[0]} rows; every row needs its target.")
+            raise ValueError(
+                f"y has shape {tuple(y.shape)} but X has {X.shape[0]} rows; every row needs its"
+                " target."
+            )
         if weight is not None and tuple(weight.shape) != (X.shape[0],):
-            raise ValueError(f"sample_weight has shape {tuple(weight.shape)}, but X has {X.shape[0]} rows.")
+            raise ValueError(
+                f"sample_weight has shape {tuple(weight.shape)}, but X has {X.shape[0]} rows."
+            )
         for array, name in ((X, "X"), (y, "y"), (weight, "sample_weight")):
             if array is not None:
                 _refuse_not_finite(array, name, space)
@@ -63,13 +75,25 @@ class Device(Rows):
         if n >= max(many_rows, p):
             return self
         get = self.rows.space.get
-        weight = None if self.rows.weight is None else np.asarray(get(self.rows.weight), dtype=np.float64)
+        weight = (
+            None
+            if self.rows.weight is None
+            else np.asarray(get(self.rows.weight), dtype=np.float64)
+        )
         X = np.asarray(get(self.rows.X))
         Y = np.asarray(get(self.rows.Y), dtype=np.float64)
         problem = RowData(X, Y, weight, self.rows.fit_intercept)
-        return Memory(problem, self.options, self.single_target, n_given=self.n_given, kept_rows=self.kept_rows)
+        return Memory(
+            problem,
+            self.options,
+            self.single_target,
+            n_given=self.n_given,
+            kept_rows=self.kept_rows,
+        )
 
-    def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
+    def solve(
+        self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None
+    ) -> Members:
         members = super().solve(design, start, stop, weights)
         if stop < np.inf:
             return members
@@ -82,9 +106,13 @@ class Device(Rows):
             space=space,
         )
 
-    def _solve_drawn(self, features: Any, samples: Any, weights: NDArray[np.float64] | None) -> Members:
+    def _solve_drawn(
+        self, features: Any, samples: Any, weights: NDArray[np.float64] | None
+    ) -> Members:
         k = len(features)
-        total = on_device.solve_sum(self.rows, features, samples, self.options.solver, self.options.quietly)
+        total = on_device.solve_sum(
+            self.rows, features, samples, self.options.solver, self.options.quietly
+        )
         solver = "masked_cg" if self.options.solver == "auto" else self.options.solver
         solver = solver if samples is None or solver == "orthogonal" else "member_gram"
         return Members(
@@ -106,7 +134,9 @@ def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> A
         raise ValueError(f"X has shape {tuple(X.shape)}; expected 2D, rows by columns.")
     check(X)
     _refuse_not_finite(X, "X", space)
-    X = X if X.dtype == coef.dtype else space.xp.astype(X, coef.dtype)  # libraries multiply arrays of one type only
+    X = (
+        X if X.dtype == coef.dtype else space.xp.astype(X, coef.dtype)
+    )  # libraries multiply arrays of one type only
     return predictions(space, X, coef, intercept)
 
 
@@ -117,17 +147,20 @@ def refuse_unfollowed(X: Any, coef: Any) -> None:
     library = type(coef).__module__.split(".")[0]
     device = getattr(coef, "device", "cpu")
     raise ValueError(
-        f"coef_ is an array of {library} on {device}, but X is of type {type(X).__name__} and scikit-learn's "
-        f"array_api_dispatch is off. Predict arrays of {library} on {device} within "
-        f"sklearn.config_context(array_api_dispatch=True), or fit on NumPy arrays."
+        f"coef_ is an array of {library} on {device}, but X is of type {type(X).__name__} and"
+        f" scikit-learn's array_api_dispatch is off. Predict arrays of {library} on {device} within"
+        " sklearn.config_context(array_api_dispatch=True), or fit on NumPy arrays."
     )
 
 
 def _plain(array: Any) -> Any:
-    """Detach a dense array from torch's autograd graph, which would otherwise be kept with the coefficients."""
+    """Detach a dense array from torch's autograd graph, which would otherwise be kept with the
+    coefficients.
+    """
     if "sparse" in str(getattr(array, "layout", "")):
         raise ValueError(
-            "X is a sparse tensor, which is not supported; densify it (X.to_dense()), or give a scipy.sparse matrix."
+            "X is a sparse tensor, which is not supported; densify it (X.to_dense()), or give a"
+            " scipy.sparse matrix."
         )
     return array.detach() if hasattr(array, "detach") else array
 
@@ -135,10 +168,15 @@ def _plain(array: Any) -> Any:
 def _same_space(arrays: dict[str, Any]) -> Space:
     """Return the namespace and device that all arrays share; raise if the arrays differ in it."""
     spaces = {name: space_of(array) for name, array in arrays.items() if array is not None}
-    labels = {name: "host (NumPy)" if s is None else f"{s.name} on {s.device}" for name, s in spaces.items()}
+    labels = {
+        name: "host (NumPy)" if s is None else f"{s.name} on {s.device}"
+        for name, s in spaces.items()
+    }
     if len(set(labels.values())) > 1:
         listed = ", ".join(f"{name} is {label}" for name, label in labels.items())
-        raise ValueError(f"arrays live in different places: {listed}. Move them to one namespace and device.")
+        raise ValueError(
+            f"arrays live in different places: {listed}. Move them to one namespace and device."
+        )
     return next(space for space in spaces.values() if space is not None)
 
 
@@ -146,5 +184,7 @@ def _refuse_not_finite(array: Any, name: str, space: Space) -> None:
     """Raise for complex numbers, NaN and infinity."""
     if space.xp.isdtype(array.dtype, "complex floating"):
         raise ValueError(f"{name} is of type {array.dtype}; real numbers needed.")
-    if space.xp.isdtype(array.dtype, "real floating") and not bool(space.xp.all(space.xp.isfinite(array))):
+    if space.xp.isdtype(array.dtype, "real floating") and not bool(
+        space.xp.all(space.xp.isfinite(array))
+    ):
         raise ValueError(describe_not_finite(space.get(space.cast(array)), name))

@@ -1,4 +1,6 @@
-"""Interface of the engines, which solve members wherever the data are, and the types of its arguments and results."""
+"""Interface of the engines, which solve members wherever the data are, and the types of its
+arguments and results.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class NeedsRows(ValueError):
 
 
 class ChangedRows(NeedsRows):
-    """Error of a request that needs the training rows when the user has changed the arrays in place since the fit."""
+    """Error of a request that needs the training rows when the user has changed the arrays in place
+    since the fit.
+    """
 
 
 class Refit(NamedTuple):
@@ -49,7 +53,12 @@ class Refit(NamedTuple):
             max_samples = max(1, int(max_samples) * n_rows // self.design.n_rows)
         process = self.design.process if len(self.weights) else None
         return replace(
-            self.design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=max_samples, process=process
+            self.design,
+            n_rows=n_rows,
+            n_given=n_rows,
+            kept_rows=None,
+            max_samples=max_samples,
+            process=process,
         )
 
 
@@ -73,11 +82,16 @@ class FoldFit(NamedTuple):
 
 
 class Engine(Protocol):
-    """Interface to the training data, in whatever storage; an engine never sees the estimator that calls it."""
+    """Interface to the training data, in whatever storage; an engine never sees the estimator that
+    calls it.
+    """
 
     options: Options
-    why_no_rows: str = ""  # reason and way out, for requests that need the rows; empty if the rows are kept
-    arrays: bool = False  # whether the data came as arrays, whose columns scikit-learn has recorded on the estimator
+    why_no_rows: str = (
+        ""  # reason and way out, for requests that need the rows; empty if the rows are kept
+    )
+    # whether the data came as arrays, whose columns scikit-learn has recorded on the estimator
+    arrays: bool = False
 
     @property
     def names(self) -> list[str] | None:
@@ -104,22 +118,30 @@ class Engine(Protocol):
     def complete(self, design: Design) -> Design:
         """Add the shape of the data and the drawable rows to a design; may read the data."""
 
-    def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
-        """Solve members `start` to `stop` of a completed design; `stop` may be infinite for determinantal sampling."""
+    def solve(
+        self, design: Design, start: int, stop: float, weights: Array | None = None
+    ) -> Members:
+        """Solve members `start` to `stop` of a completed design; `stop` may be infinite for
+        determinantal sampling.
+        """
         if stop == math.inf:
             return limit_of(self.problem, self.moments, design, self.options.quietly)
         features, samples = design.draw(start, int(stop), self.options.quietly.without_blas)
         return self._solve_drawn(features, samples, weights)
 
     def drawable(self, design: Design) -> Design:
-        """Complete a design for drawing: its determinantal process is computed if the limit did not need it."""
+        """Complete a design for drawing: its determinantal process is computed if the limit did not
+        need it.
+        """
         return drawable(self.problem, self.moments, design)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
         """Solve members with the columns `features` and the rows `samples` (None: all rows)."""
 
     def loaded_if_small(self, many_rows: int) -> Engine:
-        """Engine with the rows as arrays on the host if there are fewer than `many_rows` or than columns; or self."""
+        """Engine with the rows as arrays on the host if there are fewer than `many_rows` or than
+        columns; or self.
+        """
         return self
 
     def reopen(self) -> Engine | None:
@@ -133,13 +155,20 @@ class Engine(Protocol):
         """Moments of random folds of rows; may read the data."""
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
 
-    def errors_of(self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int) -> list[FoldFit]:
-        """Add held-out errors to the fits without each random fold, of at most about `max_rows` of `n_rows` rows."""
+    def errors_of(
+        self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int
+    ) -> list[FoldFit]:
+        """Add held-out errors to the fits without each random fold, of at most about `max_rows` of
+        `n_rows` rows.
+        """
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
 
-    def left_out(self, refit: Refit, count: int, seed: int, max_rows: int) -> tuple[Members, list[FoldFit]]:
+    def left_out(
+        self, refit: Refit, count: int, seed: int, max_rows: int
+    ) -> tuple[Members, list[FoldFit]]:
         """Refit the ensemble on all rows and without each of `count` random folds.
 
-        The fits have held-out errors of about `max_rows` rows at most if the data are read in blocks, otherwise of all.
+        The fits have held-out errors of about `max_rows` rows at most if the data are read in
+        blocks, otherwise of all.
         """
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")

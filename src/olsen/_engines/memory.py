@@ -1,4 +1,6 @@
-"""Engines of arrays: rows in memory, dense or sparse; the base class of rows on a device; streams of `partial_fit`."""
+"""Engines of arrays: rows in memory, dense or sparse; the base class of rows on a device; streams
+of `partial_fit`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Rows(Engine):
     kept_rows: Indices | None = None  # indices of the rows with positive weight; None: all
 
     @classmethod
-    def from_problem(cls, problem: RowData, options: Options, *, single_target: bool, min_rows: int) -> Self:
+    def from_problem(
+        cls, problem: RowData, options: Options, *, single_target: bool, min_rows: int
+    ) -> Self:
         """Engine of checked arrays: X of floats, targets (n, q), nonnegative weights."""
         n = problem.shape[0]
         kept_rows = None
@@ -59,9 +63,16 @@ class Rows(Engine):
         n, p = self.rows.shape
         distinct_rows = None
         if design.sampling == "bernoulli" and self.rows.space.on_host:
-            distinct_rows = self.rows.distinct_rows()  # a row of weight two is equivalent to two equal rows
+            distinct_rows = (
+                self.rows.distinct_rows()
+            )  # a row of weight two is equivalent to two equal rows
         return replace(
-            design, n_rows=n, n_columns=p, distinct_rows=distinct_rows, n_given=self.n_given, kept_rows=self.kept_rows
+            design,
+            n_rows=n,
+            n_columns=p,
+            distinct_rows=distinct_rows,
+            n_given=self.n_given,
+            kept_rows=self.kept_rows,
         )
 
     def reopen(self) -> Self:
@@ -71,15 +82,18 @@ class Rows(Engine):
         return self.rows.moments.on_host()
 
     def folds(self, count: int, seed: int) -> list[Moments]:
-        """Per-fold moments on the data's device if there is room; the same folds as for blocked data."""
+        """Per-fold moments on the data's device if there is room; the same folds as for blocked
+        data.
+        """
         folds = self._folds(count, seed)
         space = self.rows.space
         if min(map(len, folds)) == 0:
             raise ValueError(
-                f"{self.rows.shape[0]} rows are too few for {count} folds of random rows; use fewer folds."
+                f"{self.rows.shape[0]} rows are too few for {count} folds of random rows; use fewer"
+                " folds."
             )
-        # The moments stay on the device if it has double precision, which Cholesky factors need, and memory for several
-        # copies of the Gram matrices, which the comparison of sizes needs.
+        # The moments stay on the device if it has double precision, which Cholesky factors need,
+        # and memory for several copies of the Gram matrices, which the comparison of sizes needs.
         gram_bytes = 64.0 * self.n_columns**2 * count
         stay_on_device = space.dtype == space.xp.float64 and gram_bytes < space.batch_bytes(np.inf)
         if not stay_on_device:
@@ -88,9 +102,14 @@ class Rows(Engine):
         self.rows.keep_moments(Moments.merge_all(moments))
         return moments
 
-    def errors_of(self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int) -> list[FoldFit]:
+    def errors_of(
+        self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int
+    ) -> list[FoldFit]:
         folds = self._folds(len(fits), seed)
-        return [fit._replace(residual=self._residuals(fit, rows)) for fit, rows in zip(fits, folds, strict=True)]
+        return [
+            fit._replace(residual=self._residuals(fit, rows))
+            for fit, rows in zip(fits, folds, strict=True)
+        ]
 
     def predictions_of(self, fits: list[FoldFit], seed: int) -> Array:
         """Prediction of every row by the fit without its fold, (n, q)."""
@@ -99,27 +118,40 @@ class Rows(Engine):
             predictions[rows] = self.rows.Y[rows] - self._residuals(fit, rows)
         return predictions
 
-    def left_out(self, refit: Refit, count: int, seed: int, max_rows: int) -> tuple[Members, list[FoldFit]]:
+    def left_out(
+        self, refit: Refit, count: int, seed: int, max_rows: int
+    ) -> tuple[Members, list[FoldFit]]:
         n = self.rows.shape[0]  # rows of weight zero take no part
-        # With very few rows, random folds may put all rows into one fold, which leaves no rows to train on.
+        # With very few rows, random folds may put all rows into one fold, which leaves no rows to
+        # train on.
         fold = row_groups(0, n, count, seed) if n > count else np.arange(n)
         splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
         fits = self.left_out_of([split for split in splits if len(split[1])], refit)
         return self.solve(refit.design, 0, refit.number, refit.weights), fits
 
     def left_out_of(self, splits: list[tuple[Any, Any]], refit: Refit) -> list[FoldFit]:
-        """Refit the ensemble on the training rows of each split and compute its errors on the held-out rows."""
+        """Refit the ensemble on the training rows of each split and compute its errors on the
+        held-out rows.
+        """
         options = replace(self.options, progress=None)
         fits = []
         for train, test in splits:
-            training = replace(self, rows=self.rows.take(train), options=options, n_given=len(train), kept_rows=None)
+            training = replace(
+                self,
+                rows=self.rows.take(train),
+                options=options,
+                n_given=len(train),
+                kept_rows=None,
+            )
             members = training.solve(refit.design_for(len(train)), 0, refit.number, refit.weights)
             fit = FoldFit.from_members(members, refit.scale)
             fits.append(fit._replace(residual=self._residuals(fit, test)))
         return fits
 
     def _folds(self, count: int, seed: int) -> list[Indices]:
-        """Row indices of each fold; the fold of a row does not depend on which rows have weight zero."""
+        """Row indices of each fold; the fold of a row does not depend on which rows have weight
+        zero.
+        """
         fold = row_groups(0, self.n_given, count, seed)
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
         return [np.flatnonzero(fold == f) for f in range(count)]
@@ -141,8 +173,12 @@ class Memory(Rows):
     column_names: list[str] | None = None  # for rows that were read from blocks
 
     @classmethod
-    def of(cls, X: Any, y: NDArray[Any], weight: Array | None, options: Options, min_rows: int = 2) -> Memory:
-        """Engine of checked arrays; y and weights are copied, because users may change their arrays in place."""
+    def of(
+        cls, X: Any, y: NDArray[Any], weight: Array | None, options: Options, min_rows: int = 2
+    ) -> Memory:
+        """Engine of checked arrays; y and weights are copied, because users may change their arrays
+        in place.
+        """
         X = sp.csc_array(X) if sp.issparse(X) else X
         Y = np.array(y, dtype=np.float64).reshape(len(y), -1)
         weight = None if weight is None else np.array(weight)
@@ -158,11 +194,15 @@ class Memory(Rows):
         if n < 2:
             raise ValueError(f"the {source.kind} has {n} rows; at least two are needed.")
         single_precision = all(block.X.dtype == np.float32 for block in blocks)
-        X = np.concatenate([block.X for block in blocks], dtype=np.float32 if single_precision else np.float64)
+        X = np.concatenate(
+            [block.X for block in blocks], dtype=np.float32 if single_precision else np.float64
+        )
         y = np.concatenate([block.y for block in blocks], dtype=np.float64)
         weight = None
         if any(block.weight is not None for block in blocks):
-            weight = np.concatenate([np.ones(len(b.X)) if b.weight is None else b.weight for b in blocks])
+            weight = np.concatenate(
+                [np.ones(len(b.X)) if b.weight is None else b.weight for b in blocks]
+            )
         engine = cls.of(X, y[:, 0] if blocks[0].single_target else y, weight, options)
         return replace(engine, arrays=False, column_names=source.names or blocks[0].names)
 
@@ -174,9 +214,13 @@ class Memory(Rows):
     def problem(self) -> RowData:
         return self.rows
 
-    def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
+    def _solve_drawn(
+        self, features: Subsets, samples: Subsets | None, weights: Array | None
+    ) -> Members:
         sharing = self.options.sharing("members", len(features))
-        solution = _members.solve(self.rows, features, samples, solver=self.options.solver, sharing=sharing)
+        solution = _members.solve(
+            self.rows, features, samples, solver=self.options.solver, sharing=sharing
+        )
         return Members.of(self.rows, features, samples, solution, weights)
 
 
@@ -207,7 +251,10 @@ class Stream(Engine):
         """Return the stream that includes the rows of a batch."""
         rows = batch.rows
         if self.triangle.n_targets != rows.Y.shape[1]:
-            raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
+            raise ValueError(
+                f"y has {rows.Y.shape[1]} targets, but earlier batches had"
+                f" {self.triangle.n_targets}."
+            )
         triangle = self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept)
         return Stream(
             triangle,
@@ -222,15 +269,23 @@ class Stream(Engine):
         return len(self.triangle.shift) - self.triangle.n_targets
 
     def complete(self, design: Design) -> Design:
-        return replace(design, n_rows=self.triangle.n_rows, n_columns=self.n_columns, n_given=self.n_given)
+        return replace(
+            design, n_rows=self.triangle.n_rows, n_columns=self.n_columns, n_given=self.n_given
+        )
 
-    def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
+    def _solve_drawn(
+        self, features: Subsets, samples: Subsets | None, weights: Array | None
+    ) -> Members:
         rows = self.triangle.centred(self.options.fit_intercept)
         problem = factor_problem(rows)
         sharing = self.options.sharing("members", len(features))
-        solution = _members.solve(problem, features, None, solver=self.options.solver, sharing=sharing)
+        solution = _members.solve(
+            problem, features, None, solver=self.options.solver, sharing=sharing
+        )
         members = Members.of(problem, features, None, solution)
-        return replace(members, intercept=rows.mean_y - rows.mean_x @ members.coef, mean_y=rows.mean_y)
+        return replace(
+            members, intercept=rows.mean_y - rows.mean_x @ members.coef, mean_y=rows.mean_y
+        )
 
     def moments(self) -> Moments:
         X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)

@@ -1,1 +1,3 @@
-"""The ensembles as scikit-learn estimators: user input is translated for the engines, which compute."""
+"""The ensembles as scikit-learn estimators: user input is translated for the engines, which
+compute.
+"""

@@ -30,66 +30,75 @@ Array = NDArray[np.float64]
 class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     r"""Ensemble of least-squares fits whose sampling schemes are weighted by cross-validation.
 
-    The paper that this package grew from asks for sampling schemes that are chosen adaptively (its section 5.3). Here
-    several schemes make one ensemble: **ridge**, **power**, **lasso** and **sparse** are determinantal members with
-    prior variances of the columns that lead from dense signals to sparse ones; **uniform** members see random columns,
-    as in the paper; and **null** is the mean target, for data without signal. Every step that looks at y is repeated in
-    random folds, and schemes have the weights that held-out rows support. Determinantal members are taken in the limit
-    of infinitely many, which is penalised least squares in closed form (theorem, see the user guide). The same data
-    give the same choice, whatever `random_state` and threads; each of several targets has its own.
+    The paper that this package grew from asks for sampling schemes that are chosen adaptively (its
+    section 5.3). Here several schemes make one ensemble: **ridge**, **power**, **lasso** and
+    **sparse** are determinantal members with prior variances of the columns that lead from dense
+    signals to sparse ones; **uniform** members see random columns, as in the paper; and **null** is
+    the mean target, for data without signal. Every step that looks at y is repeated in random
+    folds, and schemes have the weights that held-out rows support. Determinantal members are taken
+    in the limit of infinitely many, which is penalised least squares in closed form (theorem, see
+    the user guide). The same data give the same choice, whatever `random_state` and threads; each
+    of several targets has its own.
 
     Parameters
     ----------
     schemes : "auto" or list of str, default="auto"
-        Names among "ridge", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``: all six. Weights are shrunk
-        towards "ridge" and "null", as far as listed, if the gain over "ridge" and "null" is noise.
+        Names among "ridge", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``: all six.
+        Weights are shrunk towards "ridge" and "null", as far as listed, if the gain over "ridge"
+        and "null" is noise.
     n_estimators : int or inf, default=inf
-        Number of members. ``np.inf``: determinantal members in the limit, and as many uniform ones as leave nothing to
-        gain from more. A number: this number of members is drawn, divided among the schemes by weight.
+        Number of members. ``np.inf``: determinantal members in the limit, and as many uniform ones
+        as leave nothing to gain from more. A number: this number of members is drawn, divided among
+        the schemes by weight.
     cv : None, int or cross-validation splitter, default=None
-        How errors are estimated. None: in three random folds, which are drawn anew up to five times where rows are few.
-        An int or a splitter: k-fold, at most five folds of which are used; an int cuts folds of neighbouring rows, as
-        scikit-learn does, but folds of random rows where the rows are not in memory. With an intercept every fold must
-        leave at least two rows of positive weight to train on.
+        How errors are estimated. None: in three random folds, which are drawn anew up to five times
+        where rows are few. An int or a splitter: k-fold, at most five folds of which are used; an
+        int cuts folds of neighbouring rows, as scikit-learn does, but folds of random rows where
+        the rows are not in memory. With an intercept every fold must leave at least two rows of
+        positive weight to train on.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
     keep_rows : bool, default=True
-        Whether pickles and files keep the training rows, from which intervals and standard errors are computed, where
-        they take at most 64 MiB. Copies in memory always share them.
+        Whether pickles and files keep the training rows, from which intervals and standard errors
+        are computed, where they take at most 64 MiB. Copies in memory always share them.
     n_jobs : int, default=None
         Threads over folds and members; results do not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the members that are drawn. The choice does not depend on it.
     verbose : int, default=0
-        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
+        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its
+        ``ProgressBar`` work too.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Mean of the members, each zero outside its own columns, times the scale. Of ``float32`` X they are ``float32``,
-        unless only ``float64`` holds them.
+        Mean of the members, each zero outside its own columns, times the scale. Of ``float32`` X
+        they are ``float32``, unless only ``float64`` holds them.
     intercept_ : float or ndarray of shape (n_targets,)
         Intercept; 0.0 if ``fit_intercept=False``.
     scheme_weights_ : dict, or list of dict
-        Weight of every scheme that has one, by name; a list with one dict for each target if y has two dimensions.
+        Weight of every scheme that has one, by name; a list with one dict for each target if y has
+        two dimensions.
     best_score_ : float
-        Minus the estimated mean squared error of prediction of the mixture, corrected for selection optimism; of
-        several targets, the mean.
+        Minus the estimated mean squared error of prediction of the mixture, corrected for selection
+        optimism; of several targets, the mean.
     cv_results_ : dict of ndarrays
-        One entry for every scheme and a last one, ``"mixture"``: ``"param_scheme"``, ``"mean_test_score"`` (minus the
-        mean squared error of prediction), ``"std_test_score"`` (its standard error), ``"rank_test_score"`` and
-        ``"weight"``. Means over targets.
+        One entry for every scheme and a last one, ``"mixture"``: ``"param_scheme"``,
+        ``"mean_test_score"`` (minus the mean squared error of prediction), ``"std_test_score"``
+        (its standard error), ``"rank_test_score"`` and ``"weight"``. Means over targets.
     best_index_ : int
         Position of the mixture in ``cv_results_``: the last one.
     criterion_ : {"kfold"}
         How errors were estimated.
     selected_ : ndarray of shape (n_features,) or (n_targets, n_features), dtype=bool
-        Columns that a sparse model would keep: the columns of the sparse scheme, whatever its weight.
+        Columns that a sparse model would keep: the columns of the sparse scheme, whatever its
+        weight.
     selection_frequency_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Fraction of the folds in which that scheme keeps each column, a measure of how far `selected_` can be trusted.
+        Fraction of the folds in which that scheme keeps each column, a measure of how far
+        `selected_` can be trusted.
     cv_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        Prediction of every training row from folds without it, NaN for rows of weight zero; empty where that is not
-        known (rows that were only summed, splitters that leave rows out).
+        Prediction of every training row from folds without it, NaN for rows of weight zero; empty
+        where that is not known (rows that were only summed, splitters that leave rows out).
     n_features_in_ : int
         Number of columns seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -114,8 +123,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
 
     Notes
     -----
-    Correction of the estimated error for selection optimism, shrinkage of the weights: status heuristic, measured in
-    the user guide.
+    Correction of the estimated error for selection optimism, shrinkage of the weights: status
+    heuristic, measured in the user guide.
 
     Examples
     --------
@@ -168,7 +177,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         unknown = [name for name in names if name not in list(SCHEMES)]
         if unknown or (not isinstance(self.schemes, str) and not names):
             raise ValueError(
-                f"schemes={self.schemes!r} must be 'auto' or a list of some of {', '.join(map(repr, SCHEMES))}"
+                f"schemes={self.schemes!r} must be 'auto' or a list of some of"
+                f" {', '.join(map(repr, SCHEMES))}"
                 f"{f'; there is no scheme {unknown[0]!r}' if unknown else ''}."
             )
 
@@ -187,13 +197,21 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             return SelectionMoments(engine.folds(FOLDS, FOLD_SEED))
         return SelectionRows(engine.problem, splits)
 
-    def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> list[MixtureSelection]:
+    def _select(
+        self, data: SelectionData, engine: Engine, *, part: bool = False
+    ) -> list[MixtureSelection]:
         threads = engine.options.sharing("paths", "an unknown number")
-        return choose_mixture(data, self._scheme_names(), self.fit_intercept, float(self.n_estimators), threads)
+        return choose_mixture(
+            data, self._scheme_names(), self.fit_intercept, float(self.n_estimators), threads
+        )
 
-    def _fit_selection(self, engine: Engine, selection: list[MixtureSelection], seed: int) -> FittedResult:
+    def _fit_selection(
+        self, engine: Engine, selection: list[MixtureSelection], seed: int
+    ) -> FittedResult:
         designs = [self._mixture_design(engine, of_target, seed) for of_target in selection]
-        fits = [self._fit_members(engine, design, self.n_estimators, scale=1.0) for design in designs]
+        fits = [
+            self._fit_members(engine, design, self.n_estimators, scale=1.0) for design in designs
+        ]
         folds = _fold_fits(selection)
         if isinstance(engine, Memory) and folds[0].residual is None:
             folds = engine.errors_of(folds, FOLD_SEED, len(engine.problem.Y), engine.n_given)
@@ -221,7 +239,9 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             sampling="determinantal",
             fit_intercept=self.fit_intercept,
             shares=shares / shares.sum() if shares.sum() > 0 else np.ones(len(shares)),
-            spreads=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(-1, engine.n_columns),
+            spreads=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(
+                -1, engine.n_columns
+            ),
             penalties=np.array([scheme.penalty for scheme in choice.schemes]),
             column_order=selection.column_order,
         )
@@ -238,16 +258,22 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         targets: Any = 0 if engine.single_target else slice(None)
         self.scheme_weights_ = [choice.weights for choice in choices][targets]
         self.selected_ = np.array([choice.selected for choice in choices])[targets]
-        self.selection_frequency_ = np.array([choice.selection_frequency for choice in choices])[targets]
+        self.selection_frequency_ = np.array([choice.selection_frequency for choice in choices])[
+            targets
+        ]
         if not engine.single_target:
             self.scale_ = np.atleast_1d(fitted.scale)
         if np.isinf(self.n_estimators_):
-            self.inclusion_ = np.mean([_inclusion(of_target, engine.n_columns) for of_target in selection], axis=0)
+            self.inclusion_ = np.mean(
+                [_inclusion(of_target, engine.n_columns) for of_target in selection], axis=0
+            )
         self.cv_prediction_ = self._by_given_row(self._held_out(selection, engine), engine)
 
     def _held_out(self, selection: list[MixtureSelection], engine: Engine) -> Array | None:
         """Prediction (n, q) of every row from folds without it."""
-        predictions = [of_target.prediction for of_target in selection if of_target.prediction is not None]
+        predictions = [
+            of_target.prediction for of_target in selection if of_target.prediction is not None
+        ]
         if len(predictions) == len(selection):
             return np.concatenate(predictions, axis=1)
         fitted = self._result()
@@ -259,15 +285,17 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
 def _fold_fits(selection: list[MixtureSelection]) -> list[FoldFit]:
     """The mixtures of all targets without each fold, scale included.
 
-    Residuals by which weights were chosen are smaller than residuals of new rows, and are enlarged to the estimated
-    error.
+    Residuals by which weights were chosen are smaller than residuals of new rows, and are enlarged
+    to the estimated error.
     """
     choices = [of_target.choice for of_target in selection]
     enlargement = np.array([choice.enlargement for choice in choices])
     fits = []
     for of_targets in zip(*(choice.fits for choice in choices), strict=True):
         residuals = [fit.residual for fit in of_targets if fit.residual is not None]
-        residual = np.stack(residuals, axis=1) * enlargement if len(residuals) == len(of_targets) else None
+        residual = (
+            np.stack(residuals, axis=1) * enlargement if len(residuals) == len(of_targets) else None
+        )
         coef = np.stack([fit.coef for fit in of_targets])
         fits.append(FoldFit(coef, np.array([fit.intercept for fit in of_targets]), residual))
     return fits
@@ -287,12 +315,18 @@ def _inclusion(selection: MixtureSelection, p: int) -> Array:
 
 
 def _results(selection: list[MixtureSelection]) -> dict[str, NDArray[Any]]:
-    """Errors and weights of the schemes that all targets have, and of the mixture; means over targets."""
+    """Errors and weights of the schemes that all targets have, and of the mixture; means over
+    targets.
+    """
     choices = [of_target.choice for of_target in selection]
     names = [name for name in SCHEMES if all(name in choice.errors for choice in choices)]
     mse = [float(np.mean([choice.errors[name] for choice in choices])) for name in names]
-    weight = [float(np.mean([choice.weights.get(name, 0.0) for choice in choices])) for name in names]
-    standard_errors = [float(np.mean([choice.standard_errors[name] for choice in choices])) for name in names]
+    weight = [
+        float(np.mean([choice.weights.get(name, 0.0) for choice in choices])) for name in names
+    ]
+    standard_errors = [
+        float(np.mean([choice.standard_errors[name] for choice in choices])) for name in names
+    ]
     mse.append(float(np.mean([choice.mse for choice in choices])))
     standard_errors.append(float(np.mean([choice.standard_error for choice in choices])))
     scores = -np.array(mse)

@@ -34,52 +34,58 @@ Array = NDArray[np.float64]
 class OLSEnsembleRegressorCV(TunedEnsemble):
     r"""Average of least-squares fits on random submatrices, with the size of the members tuned.
 
-    The ensemble is that of :class:`OLSEnsembleRegressor`. Its size, the number of columns that every member sees, is
-    its regulariser, and is chosen here: sizes are compared by exact leave-one-out along nested paths, at about the cost
-    of one fit ([1]_ chooses it by the optimal alpha of its Corollary 3.5, which needs the noise).
+    The ensemble is that of :class:`OLSEnsembleRegressor`. Its size, the number of columns that
+    every member sees, is its regulariser, and is chosen here: sizes are compared by exact
+    leave-one-out along nested paths, at about the cost of one fit ([1]_ chooses it by the optimal
+    alpha of its Corollary 3.5, which needs the noise).
 
     Parameters
     ----------
     n_estimators : int, inf or "auto", default="auto"
-        Number of members. ``"auto"``: enough to keep the excess of the error over that of infinitely many below 1 %;
-        with ``sampling="determinantal"`` infinitely many. ``np.inf``: the exact limit, of determinantal members only.
+        Number of members. ``"auto"``: enough to keep the excess of the error over that of
+        infinitely many below 1 %; with ``sampling="determinantal"`` infinitely many. ``np.inf``:
+        the exact limit, of determinantal members only.
     max_features : array-like of int or float, default=None
-        Candidate sizes: counts, or fractions of the columns. None: about fifty sizes from 1 to 85 % of the rows. For
-        determinantal members the sizes are expected sizes, and None is a search over all expected sizes.
+        Candidate sizes: counts, or fractions of the columns. None: about fifty sizes from 1 to 85 %
+        of the rows. For determinantal members the sizes are expected sizes, and None is a search
+        over all expected sizes.
     max_samples : int or float, default=1.0
         Rows per member.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
-        As in :class:`OLSEnsembleRegressor`. Infinitely many determinantal members of a tuned expected size are tuned
-        ridge regression on standardised columns, exactly.
+        As in :class:`OLSEnsembleRegressor`. Infinitely many determinantal members of a tuned
+        expected size are tuned ridge regression on standardised columns, exactly.
     design : {"balanced", "independent"}, default="balanced"
-        As in :class:`OLSEnsembleRegressor`. Determinantal members avoid each other by themselves, so that
-        ``"independent"`` is refused for them.
+        As in :class:`OLSEnsembleRegressor`. Determinantal members avoid each other by themselves,
+        so that ``"independent"`` is refused for them.
     scale : float or "auto", default="auto"
-        Factor on the deviations of the prediction from the mean target (the paper's mu). ``"auto"``: the slope of the
-        targets on held-out predictions, shrunk towards one.
+        Factor on the deviations of the prediction from the mean target (the paper's mu).
+        ``"auto"``: the slope of the targets on held-out predictions, shrunk towards one.
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
-        How errors are estimated. None: exact leave-one-out if the rows are in memory, otherwise three folds of random
-        rows; ``criterion_`` says which. An int or a splitter: k-fold; an int cuts folds of neighbouring rows, as
-        scikit-learn does, but folds of random rows where the rows are not in memory. With an intercept every fold must
-        leave at least two rows of positive weight to train on. ``"gcv"``: generalised cross-validation, corrected for
-        row subsets. ``"oob"``: from rows that members were not given; needs ``max_samples`` below all rows.
+        How errors are estimated. None: exact leave-one-out if the rows are in memory, otherwise
+        three folds of random rows; ``criterion_`` says which. An int or a splitter: k-fold; an int
+        cuts folds of neighbouring rows, as scikit-learn does, but folds of random rows where the
+        rows are not in memory. With an intercept every fold must leave at least two rows of
+        positive weight to train on. ``"gcv"``: generalised cross-validation, corrected for row
+        subsets. ``"oob"``: from rows that members were not given; needs ``max_samples`` below all
+        rows.
     fit_intercept : bool, default=True
         Whether every member fits an intercept.
     keep_rows : bool, default=True
-        Whether pickles and files keep the training rows, from which intervals and standard errors are computed, where
-        they take at most 64 MiB. Copies in memory always share them.
+        Whether pickles and files keep the training rows, from which intervals and standard errors
+        are computed, where they take at most 64 MiB. Copies in memory always share them.
     n_jobs : int, default=None
         Threads over paths and members; results do not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the members that are drawn. The choice does not depend on it.
     verbose : int, default=0
-        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
+        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its
+        ``ProgressBar`` work too.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Mean of the members, each zero outside its own columns, times the scale. Of ``float32`` X they are ``float32``,
-        unless only ``float64`` holds them.
+        Mean of the members, each zero outside its own columns, times the scale. Of ``float32`` X
+        they are ``float32``, unless only ``float64`` holds them.
     intercept_ : float or ndarray of shape (n_targets,)
         Intercept; 0.0 if ``fit_intercept=False``.
     max_features_ : int or float
@@ -87,18 +93,21 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     max_samples_ : int
         Rows per member.
     best_score_ : float
-        Minus the estimated mean squared error of prediction of the chosen ensemble; of several targets, the mean.
+        Minus the estimated mean squared error of prediction of the chosen ensemble; of several
+        targets, the mean.
     cv_results_ : dict of ndarrays
-        One entry for every candidate size: ``"param_max_features"``, ``"mean_test_score"`` (minus the mean squared
-        error of prediction of ``n_estimators_`` members), ``"std_test_score"`` (its standard error over rows),
-        ``"mean_test_score_infinity"`` (of infinitely many members), ``"rank_test_score"``. Means over targets.
+        One entry for every candidate size: ``"param_max_features"``, ``"mean_test_score"`` (minus
+        the mean squared error of prediction of ``n_estimators_`` members), ``"std_test_score"``
+        (its standard error over rows), ``"mean_test_score_infinity"`` (of infinitely many members),
+        ``"rank_test_score"``. Means over targets.
     best_index_ : int
         Position of the chosen size in ``cv_results_``.
     criterion_ : {"loo", "gcv", "kfold", "oob"}
         How errors were estimated.
     cv_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        Prediction of every training row from rows without it, by what `criterion_` says; NaN for rows of weight zero.
-        Empty where that is not known (rows that were only summed, splitters that leave rows out).
+        Prediction of every training row from rows without it, by what `criterion_` says; NaN for
+        rows of weight zero. Empty where that is not known (rows that were only summed, splitters
+        that leave rows out).
     n_features_in_ : int
         Number of columns seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -195,8 +204,8 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         Returns
         -------
         mse : ndarray of shape (n_sizes,)
-            Aligned with ``cv_results_["param_max_features"]``; noise of new observations included. Of determinantal
-            members it is that of infinitely many, whatever `k`.
+            Aligned with ``cv_results_["param_max_features"]``; noise of new observations included.
+            Of determinantal members it is that of infinitely many, whatever `k`.
         """
         check_arguments("risk_curve", k=k)
         curve = self._result().curve
@@ -210,21 +219,26 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         if self.sampling != "determinantal":
             if self.n_estimators == np.inf:
                 raise ValueError(
-                    f"n_estimators=inf needs sampling='determinantal', whose mean over all subsets has a closed form, "
-                    f"not sampling={self.sampling!r}. Give a number of members, or 'auto'."
+                    "n_estimators=inf needs sampling='determinantal', whose mean over all subsets"
+                    f" has a closed form, not sampling={self.sampling!r}. Give a number of members,"
+                    " or 'auto'."
                 )
             return
         if not (isinstance(self.max_samples, float) and self.max_samples == 1.0):
             raise ValueError(
-                f"max_samples={self.max_samples!r}, but members of sampling='determinantal' see all rows. Use 1.0."
+                f"max_samples={self.max_samples!r}, but members of sampling='determinantal' see all"
+                " rows. Use 1.0."
             )
         if self.design == "independent":
             raise ValueError(
-                "design='independent' has no meaning for sampling='determinantal', whose members avoid each other by "
-                "themselves. Leave design at its default."
+                "design='independent' has no meaning for sampling='determinantal', whose members"
+                " avoid each other by themselves. Leave design at its default."
             )
         if self.cv == "oob":
-            raise ValueError("cv='oob' needs rows that members were not given, but determinantal members see all rows.")
+            raise ValueError(
+                "cv='oob' needs rows that members were not given, but determinantal members see all"
+                " rows."
+            )
 
     def _size_options(self, *, part: bool = False) -> SizeOptions:
         """Options of the size selection that do not depend on the data."""
@@ -245,19 +259,23 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             return SelectionRows(engine.problem, splits)
         if self.max_samples != 1.0:
             raise NeedsRows(
-                f"max_samples={self.max_samples!r} needs X as an array in memory; elsewhere there is max_samples=1.0 "
-                f"only."
+                f"max_samples={self.max_samples!r} needs X as an array in memory; elsewhere there"
+                " is max_samples=1.0 only."
             )
         return SelectionMoments(self._folds_with_rows_to_train_on(engine))
 
-    def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> SizeSelection | PenaltySelection:
+    def _select(
+        self, data: SelectionData, engine: Engine, *, part: bool = False
+    ) -> SizeSelection | PenaltySelection:
         options = self._size_options(part=part)
         if self.sampling == "determinantal":
             return select_penalty(data, options, engine.options.quietly)
         k = np.inf if self.n_estimators == "auto" else float(self.n_estimators)
         return select_size(data, options, k, engine.options.sharing("paths", "an unknown number"))
 
-    def _fit_selection(self, engine: Engine, selection: SizeSelection | PenaltySelection, seed: int) -> FittedResult:
+    def _fit_selection(
+        self, engine: Engine, selection: SizeSelection | PenaltySelection, seed: int
+    ) -> FittedResult:
         if isinstance(selection, PenaltySelection):
             k = np.inf if self.n_estimators == "auto" else float(self.n_estimators)
             design = self._determinantal_design(engine, selection, seed, draws=k < np.inf)
@@ -266,8 +284,12 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         fitted = self._fit_members(engine, design, selection.n_estimators, scale=selection.scale)
         return replace(fitted, curve=selection.curve)
 
-    def _determinantal_design(self, engine: Engine, selection: PenaltySelection, seed: int, *, draws: bool) -> Design:
-        """The design of determinantal members whose mean is ridge regression with the chosen penalty."""
+    def _determinantal_design(
+        self, engine: Engine, selection: PenaltySelection, seed: int, *, draws: bool
+    ) -> Design:
+        """The design of determinantal members whose mean is ridge regression with the chosen
+        penalty.
+        """
         path = selection.path
         design = Design(
             n_rows=0,
@@ -280,7 +302,9 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             penalties=path.penalties[[path.best]],
         )
         design = engine.complete(design)
-        return replace(design, process=process_of(engine.problem, engine.moments, design, draws=draws))
+        return replace(
+            design, process=process_of(engine.problem, engine.moments, design, draws=draws)
+        )
 
     def _adopt_selection(self, selection: SizeSelection | PenaltySelection, engine: Engine) -> None:
         design = self._result().design
@@ -290,18 +314,24 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             path = selection.path
             self.max_features_ = float(path.sizes[path.best])
             self.best_index_ = path.best
-            self.cv_results_ = _results(path.sizes, path.errors.mse, path.errors.mse, path.errors.standard_error)
+            self.cv_results_ = _results(
+                path.sizes, path.errors.mse, path.errors.mse, path.errors.standard_error
+            )
         else:
             curve = selection.curve
             self.max_features_ = selection.size
             self.best_index_ = selection.best
             mse = curve.mse(selection.n_estimators)
-            self.cv_results_ = _results(curve.sizes.copy(), mse, curve.mse(np.inf), selection.standard_error)
+            self.cv_results_ = _results(
+                curve.sizes.copy(), mse, curve.mse(np.inf), selection.standard_error
+            )
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.cv_prediction_ = self._by_given_row(selection.prediction, engine)
 
 
-def _results(sizes: NDArray[Any], mse: Array, mse_infinity: Array, standard_error: Array) -> dict[str, NDArray[Any]]:
+def _results(
+    sizes: NDArray[Any], mse: Array, mse_infinity: Array, standard_error: Array
+) -> dict[str, NDArray[Any]]:
     return {
         "param_max_features": sizes,
         "mean_test_score": -mse,
@@ -317,5 +347,7 @@ def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:
         return None
     sizes = tuple(np.ravel(np.asarray(max_features, dtype=object)).tolist())
     if not sizes:
-        raise ValueError("max_features is an empty list of candidate sizes; leave it None for a grid of sizes.")
+        raise ValueError(
+            "max_features is an empty list of candidate sizes; leave it None for a grid of sizes."
+        )
     return sizes

@@ -1,4 +1,6 @@
-"""Base class of the ensembles: steps of a fit, fitted attributes set from its result, predictions and members."""
+"""Base class of the ensembles: steps of a fit, fitted attributes set from its result, predictions
+and members.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,20 @@ from .uncertainty import UncertaintyMixin
 
 
 class FittedEnsemble(
-    SummaryMixin, UncertaintyMixin, MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator
+    SummaryMixin,
+    UncertaintyMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    messages.CallbackSupportMixin,
+    BaseEstimator,
 ):
     """Parameters, fit and predictions of an ensemble; subclasses determine its members."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**inputs.COMMON, "keep_rows": ["boolean"]}
     _fitted: FittedResult | None = None
-    _settings_of_fit: dict[str, Any] | None = None  # parameters during the fit, which users may change afterwards
+    _settings_of_fit: dict[str, Any] | None = (
+        None  # parameters during the fit, which users may change afterwards
+    )
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict by one product with ``coef_``.
@@ -43,8 +52,9 @@ class FittedEnsemble(
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows to predict.
         return_std : bool, default=False
-            Whether to return standard errors of the *expected* prediction: how much it would vary over training sets.
-            Shrinkage bias is not included; for the spread of new observations use :meth:`predict_interval`.
+            Whether to return standard errors of the *expected* prediction: how much it would vary
+            over training sets. Shrinkage bias is not included; for the spread of new observations
+            use :meth:`predict_interval`.
 
         Returns
         -------
@@ -57,10 +67,14 @@ class FittedEnsemble(
         if return_std:
             return self._predict_with_std(X)
         check = partial(validate_data, self, reset=False, skip_check_array=True)
-        remote_prediction = _engines.predict(X, self.coef_, self.intercept_, check)  # X on a cluster or a device
+        remote_prediction = _engines.predict(
+            X, self.coef_, self.intercept_, check
+        )  # X on a cluster or a device
         if remote_prediction is not None:
             return remote_prediction
-        return np.asarray(predictions(HOST, inputs.validate_new_rows(self, X), self.coef_, self.intercept_))
+        return np.asarray(
+            predictions(HOST, inputs.validate_new_rows(self, X), self.coef_, self.intercept_)
+        )
 
     def member_coefs(self, n_members: int | None = None) -> Any:
         """Coefficients of the single members, computed again from the training data.
@@ -68,7 +82,8 @@ class FittedEnsemble(
         Parameters
         ----------
         n_members : int, default=None
-            Number of members; None: all. If there are infinitely many (``n_estimators=np.inf``), this number is drawn.
+            Number of members; None: all. If there are infinitely many (``n_estimators=np.inf``),
+            this number is drawn.
 
         Returns
         -------
@@ -77,11 +92,16 @@ class FittedEnsemble(
         """
         fitted = self._result()
         if n_members is None and not np.isfinite(self.n_estimators_):
-            raise ValueError("this fit has infinitely many members: pass a number, for example member_coefs(1000).")
+            raise ValueError(
+                "this fit has infinitely many members: pass a number, for example"
+                " member_coefs(1000)."
+            )
         if n_members is not None:
             inputs.check_arguments("member_coefs", n_members=n_members)
             if n_members > fitted.members.number:
-                raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
+                raise ValueError(
+                    f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit."
+                )
         solutions = self._members_again("member_coefs", n_members)
         coefs = []
         for t in range(self._n_targets):
@@ -101,7 +121,9 @@ class FittedEnsemble(
         return subsets[0] if len(subsets) == 1 else subsets
 
     @cached_property
-    def inclusion_(self) -> NDArray[np.float64]:  # set by fit unless members are infinitely many and none was drawn
+    def inclusion_(
+        self,
+    ) -> NDArray[np.float64]:  # set by fit unless members are infinitely many and none was drawn
         """Fraction of the members that hold each column; of infinitely many, its probability."""
         process = self._result().design.process
         assert process is not None
@@ -134,25 +156,33 @@ class FittedEnsemble(
         return duplicate
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        duplicate = self.__copy__()  # shares the result of the fit: it is frozen, and its rows may be large
-        duplicate.__dict__.update(copy.deepcopy({**vars(self), "_fitted": None}, memo), _fitted=self._fitted)
+        duplicate = (
+            self.__copy__()
+        )  # shares the result of the fit: it is frozen, and its rows may be large
+        duplicate.__dict__.update(
+            copy.deepcopy({**vars(self), "_fitted": None}, memo), _fitted=self._fitted
+        )
         return duplicate
 
     def _for_file(self, rows: bool) -> Self:
-        """Copy for a model file, with numbers and strings only, and with the training rows if `rows`.
+        """Copy for a model file, with numbers and strings only, and with the training rows if
+        `rows`.
 
-        Parameters that are objects, such as splitters and random states, are set to their defaults: predictions do
-        not depend on such parameters.
+        Parameters that are objects, such as splitters and random states, are set to their defaults:
+        predictions do not depend on such parameters.
         """
         default = type(self)().get_params(deep=False)
-        objects = [name for name, value in self.get_params(deep=False).items() if not _is_plain(value)]
+        objects = [
+            name for name, value in self.get_params(deep=False).items() if not _is_plain(value)
+        ]
         duplicate = self.__copy__()
         duplicate.set_params(**{name: default[name] for name in objects})
         duplicate.keep_rows = self.keep_rows if rows else False
         return duplicate
 
     def _as_fitted(self) -> Self:
-        """New estimator with the parameters of the fit; parameters that are objects have their defaults.
+        """New estimator with the parameters of the fit; parameters that are objects have their
+        defaults.
 
         Quantities computed from a fit later must not depend on parameters that were set in between.
         """
@@ -169,11 +199,16 @@ class FittedEnsemble(
     def _drawable_designs(self, purpose: str) -> list[Design]:
         """Sampling designs from which members can be drawn: one, or one for each target."""
         fitted = self._result()
-        if all(design.sampling != "determinantal" or design.process is not None for design in fitted.designs):
+        if all(
+            design.sampling != "determinantal" or design.process is not None
+            for design in fitted.designs
+        ):
             return list(fitted.designs)
         return [fitted.need_data(purpose).drawable(design) for design in fitted.designs]
 
-    def _members_again(self, purpose: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
+    def _members_again(
+        self, purpose: str, n_members: int | None = None
+    ) -> list[tuple[Subsets, _members.Solution]]:
         """Members solved once more from the training rows: one set, or one for each target."""
         fitted = self._result()
         problem = fitted.need_rows(purpose)
@@ -181,17 +216,25 @@ class FittedEnsemble(
         options = replace(inputs.options_of(self), solver=fitted.data.options.solver)
         solutions = []
         for design in self._drawable_designs(purpose):
-            features, samples = design.draw(0, len(fitted.members) if n_members is None else n_members)
+            features, samples = design.draw(
+                0, len(fitted.members) if n_members is None else n_members
+            )
             threads = options.sharing("members", len(features))
-            solution = _members.solve(problem, features, samples, solver=options.solver, sharing=threads)
+            solution = _members.solve(
+                problem, features, samples, solver=options.solver, sharing=threads
+            )
             solutions.append((features, solution))
         return solutions
 
     # Steps of fit
 
-    def _design(self, engine: Engine, seed: int, max_features: Any, max_samples: int | float) -> Design:
+    def _design(
+        self, engine: Engine, seed: int, max_features: Any, max_samples: int | float
+    ) -> Design:
         """Build the sampling design of the members; it does not follow later changes of parameters."""
-        columns = np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
+        columns = (
+            np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
+        )
         design = Design(
             n_rows=0,
             n_columns=0,
@@ -207,19 +250,32 @@ class FittedEnsemble(
         if self.sampling != "determinantal":
             return design
         return replace(
-            design, process=process_of(engine.problem, engine.moments, design, draws=self.n_estimators != np.inf)
+            design,
+            process=process_of(
+                engine.problem, engine.moments, design, draws=self.n_estimators != np.inf
+            ),
         )
 
     def _fit_members(
-        self, engine: Engine, design: Design, k: float, *, scale: float | None, stacking: bool = False
+        self,
+        engine: Engine,
+        design: Design,
+        k: float,
+        *,
+        scale: float | None,
+        stacking: bool = False,
     ) -> FittedResult:
         """Fit k members; a scale of None is estimated."""
         combination = Combination(None, scale, None) if scale is not None else None
         if combination is None or stacking:
             if engine.problem is None:
                 parameter = "mixing='stacking'" if stacking else "scale='auto'"
-                raise NeedsRows(f"{parameter} needs leave-one-out residuals of all rows: {engine.why_no_rows}.")
-            combination = combine(engine.problem, design, k, scale, stacking, engine.options.quietly)
+                raise NeedsRows(
+                    f"{parameter} needs leave-one-out residuals of all rows: {engine.why_no_rows}."
+                )
+            combination = combine(
+                engine.problem, design, k, scale, stacking, engine.options.quietly
+            )
         return FittedResult(
             [design],
             engine.solve(design, 0, k, combination.weights),
@@ -231,9 +287,13 @@ class FittedEnsemble(
         )
 
     def _adopt(self, fitted: FittedResult, engine: Engine, X: Any) -> None:
-        """Set every fitted attribute from a result, and delete those of an earlier fit: the only place that does."""
+        """Set every fitted attribute from a result, and delete those of an earlier fit: the only
+        place that does.
+        """
         set_by_sklearn = ("n_features_in_", "feature_names_in_") if engine.arrays else ()
-        for name in [name for name in vars(self) if name.endswith("_") and name not in set_by_sklearn]:
+        for name in [
+            name for name in vars(self) if name.endswith("_") and name not in set_by_sklearn
+        ]:
             delattr(self, name)
         if not engine.arrays:
             self.n_features_in_ = engine.n_columns
@@ -244,11 +304,15 @@ class FittedEnsemble(
         coef, intercept = members.scaled(fitted.scale, engine.dtype)
         self._fitted = fitted
         settings = self.get_params(deep=False)
-        self._settings_of_fit = copy.deepcopy({name: value for name, value in settings.items() if _is_plain(value)})
+        self._settings_of_fit = copy.deepcopy(
+            {name: value for name, value in settings.items() if _is_plain(value)}
+        )
         libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
         self._frame_library = "polars" if "polars" in libraries else "pandas"
         self.coef_ = coef[0, :] if single else coef
-        self.intercept_ = (intercept[0] if single else intercept) if fitted.designs[0].fit_intercept else 0.0
+        self.intercept_ = (
+            (intercept[0] if single else intercept) if fitted.designs[0].fit_intercept else 0.0
+        )
         self.n_estimators_ = members.number
         self.scale_ = fitted.scale
         self.weights_ = members.weights

@@ -1,7 +1,9 @@
-"""Validation of user input: it becomes an engine, splits and numbers, or an error that says what to do.
+"""Validation of user input: it becomes an engine, splits and numbers, or an error that says what to
+do.
 
-scikit-learn's checks do most of the work; this module adds checks with more specific messages: text columns by name,
-constant targets, sizes at which the expected risk is infinite, splits of rows some of which have no weight.
+scikit-learn's checks do most of the work; this module adds checks with more specific messages: text
+columns by name, constant targets, sizes at which the expected risk is infinite, splits of rows some
+of which have no weight.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Number(Interval):
 
 COUNT = Number(Integral, 1, None, closed="left")
 POSITIVE = Number(Real, 0, None, closed="neither")
-# constraints that scikit-learn checks: of parameters common to all estimators, and of arguments of functions
+# constraints that scikit-learn checks: of parameters common to all estimators, and of arguments of
+# functions
 COMMON = {
     "fit_intercept": ["boolean"],
     "n_jobs": [Number(Integral, None, None, closed="neither"), None],
@@ -74,7 +77,9 @@ def check_arguments(caller: str, **arguments: Any) -> None:
 
 @contextmanager
 def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
-    """Restore all attributes of the estimator if the block fails, so that a fitted estimator stays usable."""
+    """Restore all attributes of the estimator if the block fails, so that a fitted estimator stays
+    usable.
+    """
     attributes = vars(estimator).copy()
     try:
         yield
@@ -97,15 +102,25 @@ def options_of(estimator: Any) -> Options:
 def open_training(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, min_rows: int = 2
 ) -> Engine:
-    """Open the engine for the data given to `fit`; for arrays, scikit-learn sets the column attributes."""
+    """Open the engine for the data given to `fit`; for arrays, scikit-learn sets the column
+    attributes.
+    """
 
-    def checks(X: Any, y: Any, weight: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
+    def checks(
+        X: Any, y: Any, weight: Any
+    ) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
         X = X if isinstance(X, np.ndarray) else as_table(X)
         _refuse_odd_kinds(X, y, weight)
-        x_checks = {"accept_sparse": ["csc", "csr"], "dtype": [np.float64, np.float32], "ensure_min_samples": min_rows}
+        x_checks = {
+            "accept_sparse": ["csc", "csr"],
+            "dtype": [np.float64, np.float32],
+            "ensure_min_samples": min_rows,
+        }
         y_checks = {"dtype": np.float64, "ensure_2d": False}
         with numbers_located(X=X, y=y, sample_weight=weight):
-            X, y = validate_data(estimator, X, y, reset=reset, validate_separately=(x_checks, y_checks))
+            X, y = validate_data(
+                estimator, X, y, reset=reset, validate_separately=(x_checks, y_checks)
+            )
             check_consistent_length(X, y)
             if weight is not None:
                 weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -117,7 +132,9 @@ def open_training(
 
 
 def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
-    """Raise for text, times and masked entries, which scikit-learn would silently convert to numbers."""
+    """Raise for text, times and masked entries, which scikit-learn would silently convert to
+    numbers.
+    """
     refuse_text_columns(X)
     refuse_times(y=y, sample_weight=weight)
     _refuse_masked(X=X, y=y)
@@ -127,7 +144,10 @@ def _refuse_masked(**arrays: Any) -> None:
     for name, array in arrays.items():
         if np.ma.is_masked(array):
             n_masked = int(np.ma.getmaskarray(array).sum())
-            raise ValueError(f"{name} is a masked array with {n_masked} masked entries. Fill them, or drop their rows.")
+            raise ValueError(
+                f"{name} is a masked array with {n_masked} masked entries. Fill them, or drop their"
+                " rows."
+            )
 
 
 def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
@@ -136,8 +156,8 @@ def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -
     if len(constant) and len(weighted) > 1:
         target = "y" if Y.shape[1] == 1 else f"column {constant[0]} of y"
         messages.warn(
-            f"{target} is constant, {weighted[0, constant[0]]:g}, in all {len(weighted)} rows: every coefficient is "
-            f"zero and predictions are that value. Check the target column."
+            f"{target} is constant, {weighted[0, constant[0]]:g}, in all {len(weighted)} rows:"
+            " every coefficient is zero and predictions are that value. Check the target column."
         )
 
 
@@ -147,46 +167,66 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
     refuse_text_columns(X)
     if isinstance(X, (str, Path)):
         raise ValueError(
-            f"X is the path {str(X)!r}, but only fit reads files. Load the rows (numpy.load, pandas.read_parquet), "
-            f"predict block by block, or use the command: olsen predict."
+            f"X is the path {str(X)!r}, but only fit reads files. Load the rows (numpy.load,"
+            " pandas.read_parquet), predict block by block, or use the command: olsen predict."
         )
     _refuse_masked(X=X)
     with numbers_located(X=X):
-        return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return validate_data(
+            estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
 
 
 @contextmanager
 def numbers_located(**arrays: Any) -> Iterator[None]:
-    """Add the position of a NaN or infinite number to errors of scikit-learn, which only name the array."""
+    """Add the position of a NaN or infinite number to errors of scikit-learn, which only name the
+    array.
+    """
     try:
         yield
     except ValueError as error:
         for name, array in arrays.items():
             if f"Input {name} contains" in str(error):
-                checks = {"accept_sparse": True, "dtype": np.float64, "ensure_2d": False, "ensure_all_finite": False}
-                sentence = describe_not_finite(check_array(array, **checks), name, column_names(array))
+                checks = {
+                    "accept_sparse": True,
+                    "dtype": np.float64,
+                    "ensure_2d": False,
+                    "ensure_all_finite": False,
+                }
+                sentence = describe_not_finite(
+                    check_array(array, **checks), name, column_names(array)
+                )
                 if sentence is not None:
                     raise ValueError(f"Input {sentence}") from None
         raise
 
 
 def refuse_missing_sizes(max_features: Any) -> None:
-    """Raise for NaN among sizes or probabilities, which other checks would report as a number out of range."""
+    """Raise for NaN among sizes or probabilities, which other checks would report as a number out
+    of range.
+    """
     sizes = np.ravel(np.asarray(max_features, dtype=object)).tolist()
     missing = [i for i, size in enumerate(sizes) if isinstance(size, Real) and size != size]
     if not missing:
         return
     if np.ndim(max_features) == 0:
-        raise ValueError("max_features is NaN. Give a number of columns, or a fraction of them above 0 and at most 1.")
+        raise ValueError(
+            "max_features is NaN. Give a number of columns, or a fraction of them above 0 and at"
+            " most 1."
+        )
     raise ValueError(
-        f"max_features holds NaN in {len(missing)} of {len(sizes)} places, the first at position {missing[0]} (counted "
-        f"from 0). Leave out missing values, or replace them by numbers."
+        f"max_features holds NaN in {len(missing)} of {len(sizes)} places, the first at position"
+        f" {missing[0]} (counted from 0). Leave out missing values, or replace them by numbers."
     )
 
 
 def refuse_text_columns(X: Any) -> None:
-    """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # the checks below would take longer than all others
+    """Name the columns of a data frame that are not numbers; the conversion error would name one
+    value only.
+    """
+    if (
+        isinstance(X, np.ndarray) and X.dtype.kind in "fiub"
+    ):  # the checks below would take longer than all others
         return
     refuse_times(X=X)
     if nw.dependencies.is_polars_lazyframe(X):
@@ -198,13 +238,21 @@ def refuse_text_columns(X: Any) -> None:
     if duplicate is not None:
         raise ValueError(f"X has several columns named {duplicate!r}; rename them first.")
     schema = nw.from_native(X).schema
-    convertible = (nw.Boolean, nw.Object, nw.Unknown)  # sparse pandas columns are Unknown; the conversion checks them
-    text_columns = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in convertible)]
+    convertible = (
+        nw.Boolean,
+        nw.Object,
+        nw.Unknown,
+    )  # sparse pandas columns are Unknown; the conversion checks them
+    text_columns = [
+        str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in convertible)
+    ]
     refuse_text(text_columns, len(schema))
 
 
 def on_host(array: Any) -> NDArray[np.float64]:
-    """Copy an array of any library to the host in double precision, whether or not array API dispatch is on now."""
+    """Copy an array of any library to the host in double precision, whether or not array API
+    dispatch is on now.
+    """
     library = sys.modules[type(array).__module__.partition(".")[0]]
     if library.__name__ in ("torch", "cupy", "array_api_strict"):
         array = Space(library, None, None).get(array)
@@ -212,7 +260,9 @@ def on_host(array: Any) -> NDArray[np.float64]:
 
 
 def resolve_seed(random_state: Any) -> int:
-    """Return a seed for the subsets: an int as it is, otherwise one number drawn from the random state."""
+    """Return a seed for the subsets: an int as it is, otherwise one number drawn from the random
+    state.
+    """
     if isinstance(random_state, (int, np.integer)):
         if random_state < 0:
             raise ValueError(f"random_state={random_state} must not be negative.")
@@ -234,17 +284,22 @@ def check_shape(design: Design) -> None:
     rows, columns = shape
     if rows <= design.fit_intercept and not design.all_rows:
         raise ValueError(
-            f"max_samples={design.max_samples!r} gives every member {rows} of {design.n_rows} rows, which the "
-            f"intercept uses up: all coefficients would be zero. Give members at least 2 rows, or all of them with the "
-            f"float 1.0."
+            f"max_samples={design.max_samples!r} gives every member {rows} of {design.n_rows} rows,"
+            " which the intercept uses up: all coefficients would be zero. Give members at least 2"
+            " rows, or all of them with the float 1.0."
         )
     freedom = rows - design.fit_intercept
     if abs(columns - freedom) <= 1:
         intercept = " less one for the intercept" if design.fit_intercept else ""
-        advice = f"Use at most {freedom - 2} columns (max_features), or at least" if freedom > 2 else "Use at least"
+        advice = (
+            f"Use at most {freedom - 2} columns (max_features), or at least"
+            if freedom > 2
+            else "Use at least"
+        )
         messages.warn(
-            f"members have {counted(columns, 'column')} and {rows} rows{intercept}: within one of the interpolation "
-            f"peak. Expected risk is infinite. {advice} {freedom + 2} columns for minimum-norm members, or more rows."
+            f"members have {counted(columns, 'column')} and {rows} rows{intercept}: within one of"
+            f" the interpolation peak. Expected risk is infinite. {advice} {freedom + 2} columns"
+            " for minimum-norm members, or more rows."
         )
 
 
@@ -252,18 +307,28 @@ def check_shape(design: Design) -> None:
 
 
 def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
-    """Splits as (train, test) index pairs over the rows with positive weight, or None without k-fold."""
+    """Splits as (train, test) index pairs over the rows with positive weight, or None without
+    k-fold.
+    """
     if cv is None or isinstance(cv, str):
         return None
     problem = engine.problem
     n = engine.n_given
     weighted_rows = np.arange(n) if engine.kept_rows is None else engine.kept_rows
     if groups is not None and len(groups) != n:
-        raise ValueError(f"groups has {len(groups)} entries, but there are {n} rows; every row needs its group.")
+        raise ValueError(
+            f"groups has {len(groups)} entries, but there are {n} rows; every row needs its group."
+        )
     if isinstance(cv, Integral) and int(cv) > len(weighted_rows):
-        raise ValueError(f"cv={cv!r} asks for more folds than the {len(weighted_rows)} rows there are.")
-    if hasattr(cv, "__iter__") or isinstance(cv, PredefinedSplit):  # row indices count rows of weight zero too
-        splits = _renumbered(cv.split() if isinstance(cv, PredefinedSplit) else cv, n, weighted_rows)
+        raise ValueError(
+            f"cv={cv!r} asks for more folds than the {len(weighted_rows)} rows there are."
+        )
+    if hasattr(cv, "__iter__") or isinstance(
+        cv, PredefinedSplit
+    ):  # row indices count rows of weight zero too
+        splits = _renumbered(
+            cv.split() if isinstance(cv, PredefinedSplit) else cv, n, weighted_rows
+        )
     else:  # a splitter sees the rows with positive weight only, because a weight of zero equals a dropped row
         y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
         weighted_groups = None if groups is None else np.asarray(groups)[weighted_rows]
@@ -271,7 +336,9 @@ def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
     if problem.fit_intercept:
         for number, (train, test) in enumerate(splits, 1):
             if len(train) == 1 and len(test):
-                raise ValueError(nothing_to_fit(f"fold {number} of {len(splits)} of cv={cv!r:.200}"))
+                raise ValueError(
+                    nothing_to_fit(f"fold {number} of {len(splits)} of cv={cv!r:.200}")
+                )
     complete = [(train, test) for train, test in splits if len(train) and len(test)]
     if not complete:
         advice = "A generator is used up by its first fit; give a list or a splitter."
@@ -282,8 +349,9 @@ def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
 def nothing_to_fit(fold: str) -> str:
     """Error message for a fold with a training set of one row; rows of weight zero do not count."""
     return (
-        f"{fold} trains on 1 row, which the intercept uses up, so that nothing is left to fit there. Use splits with "
-        f"at least 2 training rows of positive weight each, cv=None with rows in memory, or fit_intercept=False."
+        f"{fold} trains on 1 row, which the intercept uses up, so that nothing is left to fit"
+        " there. Use splits with at least 2 training rows of positive weight each, cv=None with"
+        " rows in memory, or fit_intercept=False."
     )
 
 
@@ -297,7 +365,9 @@ def _renumbered(splits: Any, n: int, weighted_rows: NDArray[np.int64]) -> Splits
             train, test = (position[item_numbers(rows, n)] for rows in split)
         except (IndexError, TypeError, ValueError) as error:
             kinds = f"row indices from 0 to {n - 1}, or masks of {n} rows"
-            raise ValueError(f"cv holds {split!r:.60}, but a split is two arrays: {kinds} ({error}).") from None
+            raise ValueError(
+                f"cv holds {split!r:.60}, but a split is two arrays: {kinds} ({error})."
+            ) from None
         renumbered.append((train[train >= 0], test[test >= 0]))
     return renumbered
 
@@ -310,7 +380,8 @@ def item_numbers(items: Any, n_items: int) -> NDArray[np.int64]:
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         description = f"{items!r:.80}, of type {array.dtype} and shape {array.shape}"
         raise ValueError(
-            f"a member or a split holds whole numbers, or a mask of {n_items} booleans; got {description}."
+            f"a member or a split holds whole numbers, or a mask of {n_items} booleans; got"
+            f" {description}."
         )
     return array.astype(np.int64)
 
@@ -319,12 +390,17 @@ class RepeatedRowsWarning(UserWarning):
     """More rows repeat others than chance explains."""
 
     def __init__(self, repeated: int, n_rows: int, *, merged: bool = False) -> None:
-        consequence = "so a copy of a held-out row is often still in the data and errors are underestimated"
+        consequence = (
+            "so a copy of a held-out row is often still in the data and errors are underestimated"
+        )
         if merged:
-            consequence = "with their targets; for choosing the model such rows are merged and their weights added"
+            consequence = (
+                "with their targets; for choosing the model such rows are merged and their weights"
+                " added"
+            )
         super().__init__(
-            f"{repeated} of {n_rows} rows repeat others, {consequence}. Use cv=GroupKFold() with groups that keep "
-            f"repeats together{', or drop the copies' * merged}."
+            f"{repeated} of {n_rows} rows repeat others, {consequence}. Use cv=GroupKFold() with"
+            f" groups that keep repeats together{', or drop the copies' * merged}."
         )
         self.repeated = repeated
         self.n_rows = n_rows
@@ -333,9 +409,9 @@ class RepeatedRowsWarning(UserWarning):
 def warn_repeated_rows(problem: RowData, *, merges_rows: bool) -> None:
     """Warn if rows repeat far more often than the rounding of their entries explains.
 
-    Independent rows of one column, or of columns with few levels, coincide too, and leave-one-out is right for such
-    rows: there only rows count that repeat others with their targets. With `merges_rows` rows that repeat others with
-    their targets are merged before folds are drawn.
+    Independent rows of one column, or of columns with few levels, coincide too, and leave-one-out
+    is right for such rows: there only rows count that repeat others with their targets. With
+    `merges_rows` rows that repeat others with their targets are merged before folds are drawn.
     """
     n, p = problem.shape
     if n * p > 5e7 or n < 20 or n - problem.distinct_rows() <= MAX_REPEATED_FRACTION * n:
@@ -361,7 +437,9 @@ def _with_targets(problem: RowData) -> RowData:
 
 
 def _unexplained_repeats(problem: RowData) -> int:
-    """Number of rows that repeat others; zero if repeats are few or if chance explains their number."""
+    """Number of rows that repeat others; zero if repeats are few or if chance explains their
+    number.
+    """
     n = problem.shape[0]
     n_repeats = n - problem.distinct_rows()
     few = n_repeats <= MAX_REPEATED_FRACTION * n

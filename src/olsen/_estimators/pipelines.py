@@ -1,4 +1,6 @@
-"""Intervals, summaries and reports of whole pipelines, by tracing the features of the ensemble to input columns."""
+"""Intervals, summaries and reports of whole pipelines, by tracing the features of the ensemble to
+input columns.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from .fitted import FittedEnsemble
 from .inputs import check_arguments
 from .summary import Feature, Summary, columns_of_model, write_report
 
-TAG = re.compile("\ue000(\\d+)\ue001")  # a placeholder for a column name, because a name may be part of another name
+TAG = re.compile(
+    "\ue000(\\d+)\ue001"
+)  # a placeholder for a column name, because a name may be part of another name
 ALL_OUTPUTS = range(10**9)  # longer than the output of any transformer, to turn slices into indices
 
 
@@ -28,19 +32,29 @@ class PipelineParts(NamedTuple):
     """Parts of a fitted pipeline."""
 
     estimator: Any  # the last step
-    transform: Callable[[Any], Any]  # from rows given to the pipeline to rows as the estimator sees them
-    features: list[Feature]  # columns of the estimator; a column made of several or unknown ones is its own source
-    inverse: Callable[[NDArray[Any]], NDArray[Any]] | None  # from the estimator's target to the pipeline's
+    transform: Callable[
+        [Any], Any
+    ]  # from rows given to the pipeline to rows as the estimator sees them
+    features: list[
+        Feature
+    ]  # columns of the estimator; a column made of several or unknown ones is its own source
+    inverse: (
+        Callable[[NDArray[Any]], NDArray[Any]] | None
+    )  # from the estimator's target to the pipeline's
 
 
-def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
-    """Intervals that hold new observations with the given probability, from an ensemble or a whole pipeline.
+def predict_interval(
+    model: Any, X: Any, coverage: float = 0.9, method: str = "auto"
+) -> NDArray[np.float64]:
+    """Intervals that hold new observations with the given probability, from an ensemble or a whole
+    pipeline.
 
     Parameters
     ----------
     model : fitted estimator
-        An ensemble, a scikit-learn ``Pipeline`` that ends with one (nested ones too), a search such as ``GridSearchCV``
-        around it, or a ``TransformedTargetRegressor``, whose intervals are transformed back to the original target.
+        An ensemble, a scikit-learn ``Pipeline`` that ends with one (nested ones too), a search such
+        as ``GridSearchCV`` around it, or a ``TransformedTargetRegressor``, whose intervals are
+        transformed back to the original target.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_columns)
         Rows to predict, in the form that the pipeline takes.
     coverage : float, default=0.9
@@ -55,8 +69,9 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
 
     Notes
     -----
-    Steps before the ensemble are not fitted again without the rows that an interval leaves out. This does not matter
-    for scaling and for dummy variables; steps that look at y should be part of the search.
+    Steps before the ensemble are not fitted again without the rows that an interval leaves out.
+    This does not matter for scaling and for dummy variables; steps that look at y should be part of
+    the search.
 
     Examples
     --------
@@ -70,7 +85,9 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
     (2, 2)
     """
     parts = _split_ensemble(model)
-    ends: NDArray[np.float64] = parts.estimator.predict_interval(parts.transform(X), coverage, method)
+    ends: NDArray[np.float64] = parts.estimator.predict_interval(
+        parts.transform(X), coverage, method
+    )
     if parts.inverse is None or not np.isfinite(ends).all():  # infinite ends need no transformation
         return ends
     low = parts.inverse(ends[..., 0])
@@ -80,28 +97,32 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
     decreasing = np.all((high <= middle) & (middle <= low))
     if not (increasing or decreasing):
         raise ValueError(
-            "the inverse of the target's transformer is undefined or not monotone where intervals lie: take the "
-            "intervals of the regressor_ of the TransformedTargetRegressor, for the transformed target."
+            "the inverse of the target's transformer is undefined or not monotone where intervals"
+            " lie: take the intervals of the regressor_ of the TransformedTargetRegressor, for the"
+            " transformed target."
         )
     return np.stack([np.minimum(low, high), np.maximum(low, high)], axis=-1)
 
 
 def summary(model: Any, coverage: float = 0.9) -> Summary:
-    """Summarise the fit of an ensemble, or of a whole pipeline, under the names of its input columns.
+    """Summarise the fit of an ensemble, or of a whole pipeline, under the names of its input
+    columns.
 
     Parameters
     ----------
     model : fitted estimator
-        As in :func:`predict_interval`. If the target was transformed, values are in units of the transformed target.
+        As in :func:`predict_interval`. If the target was transformed, values are in units of the
+        transformed target.
     coverage : float, default=0.9
         Coverage of the intervals.
 
     Returns
     -------
     summary : Summary
-        As from :meth:`OLSEnsembleRegressor.summary`: it is printed as a table. ``summary.effects`` has a row for each
-        input column of the pipeline, levels of a factor together, the largest effects first; ``summary.coefficients``
-        has a row for each feature of the ensemble, with the input ``column`` that it was made of.
+        As from :meth:`OLSEnsembleRegressor.summary`: it is printed as a table. ``summary.effects``
+        has a row for each input column of the pipeline, levels of a factor together, the largest
+        effects first; ``summary.coefficients`` has a row for each feature of the ensemble, with the
+        input ``column`` that it was made of.
 
     Examples
     --------
@@ -125,7 +146,8 @@ def summary(model: Any, coverage: float = 0.9) -> Summary:
 
 
 def report(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write the report page of an ensemble, or of a whole pipeline, under the names of its input columns.
+    """Write the report page of an ensemble, or of a whole pipeline, under the names of its input
+    columns.
 
     Parameters
     ----------
@@ -139,11 +161,15 @@ def report(model: Any, path: str | os.PathLike[str]) -> None:
     write_report(parts.estimator, path, parts.features)
 
 
-predict_interval.__module__ = summary.__module__ = report.__module__ = "olsen"  # the public import path
+predict_interval.__module__ = summary.__module__ = report.__module__ = (
+    "olsen"  # the public import path
+)
 
 
 def split_pipeline(model: Any) -> PipelineParts:
-    """Split a fitted model into its parts: pipelines, searches and regressors of transformed targets may be nested."""
+    """Split a fitted model into its parts: pipelines, searches and regressors of transformed
+    targets may be nested.
+    """
     steps: list[Any] = []
     target_transformers: list[Any] = []
     last: Any = None
@@ -158,9 +184,14 @@ def split_pipeline(model: Any) -> PipelineParts:
         elif isinstance(last, TransformedTargetRegressor):
             target_transformers.append(last.transformer_)
             inner = last.regressor_
-        elif isinstance(last, MetaEstimatorMixin) and hasattr(last, "refit"):  # a search; their base class is private
+        elif isinstance(last, MetaEstimatorMixin) and hasattr(
+            last, "refit"
+        ):  # a search; their base class is private
             if not last.refit:
-                raise ValueError(f"{type(last).__name__} has refit=False, so it holds no fitted model. Use refit=True.")
+                raise ValueError(
+                    f"{type(last).__name__} has refit=False, so it holds no fitted model. Use"
+                    " refit=True."
+                )
             inner = last.best_estimator_
 
     def transform(X: Any) -> Any:
@@ -185,7 +216,8 @@ def _split_ensemble(model: Any) -> PipelineParts:
     parts = split_pipeline(model)
     if not isinstance(parts.estimator, FittedEnsemble):
         raise TypeError(
-            f"needs an ensemble of olsen, or a pipeline that ends with one, not {type(parts.estimator).__name__}."
+            "needs an ensemble of olsen, or a pipeline that ends with one, not"
+            f" {type(parts.estimator).__name__}."
         )
     return parts
 
@@ -195,9 +227,13 @@ def _passes(step: Any) -> bool:
 
 
 def _input_columns(estimators: Sequence[Any]) -> list[Feature]:
-    """Columns that a pipeline was fitted on, by name or by number, as recorded by the first estimator that has them."""
+    """Columns that a pipeline was fitted on, by name or by number, as recorded by the first
+    estimator that has them.
+    """
     attributes = ("n_features_in_", "feature_names_in_")
-    first = next(fitted for fitted in estimators if any(hasattr(fitted, name) for name in attributes))
+    first = next(
+        fitted for fitted in estimators if any(hasattr(fitted, name) for name in attributes)
+    )
     return columns_of_model(first)
 
 
@@ -207,9 +243,14 @@ def _trace_steps(steps: Sequence[Any], columns: list[Feature]) -> list[Feature] 
     for step, next_step in pairwise(steps):
         inputs = features or []
         features = None if features is None else _output_features(step, features)
-        if features is None and hasattr(next_step, "feature_names_in_"):  # a function of frames may keep column names
+        if features is None and hasattr(
+            next_step, "feature_names_in_"
+        ):  # a function of frames may keep column names
             by_name = dict(zip(getattr(step, "feature_names_in_", ()), inputs, strict=False))
-            features = [by_name.get(name, Feature(str(name), str(name))) for name in next_step.feature_names_in_]
+            features = [
+                by_name.get(name, Feature(str(name), str(name)))
+                for name in next_step.feature_names_in_
+            ]
     return features
 
 
@@ -221,7 +262,11 @@ def _output_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
         inner_steps = [inner for _, inner in step.steps if not _passes(inner)]
         return _trace_steps([*inner_steps, None], columns)
     if isinstance(step, FeatureUnion):
-        parts = [_output_features(inner, columns) for _, inner in step.transformer_list if inner != "drop"]
+        parts = [
+            _output_features(inner, columns)
+            for _, inner in step.transformer_list
+            if inner != "drop"
+        ]
         return None if None in parts else [feature for part in parts for feature in part or ()]
     if isinstance(step, ColumnTransformer):
         features: dict[int, Feature] = {}
@@ -229,12 +274,20 @@ def _output_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
             indices = ALL_OUTPUTS[step.output_indices_[name]]
             if len(indices):
                 inputs = [columns[j] for j in step._transformer_to_input_indices[name]]
-                features.update(zip(indices, _transformer_features(name, transformer, inputs, indices), strict=True))
+                features.update(
+                    zip(
+                        indices,
+                        _transformer_features(name, transformer, inputs, indices),
+                        strict=True,
+                    )
+                )
         return [features[i] for i in range(len(features))]
     return _named_features(step, columns)
 
 
-def _transformer_features(name: str, transformer: Any, inputs: list[Feature], indices: range) -> list[Feature]:
+def _transformer_features(
+    name: str, transformer: Any, inputs: list[Feature], indices: range
+) -> list[Feature]:
     """Features that one transformer of a ColumnTransformer writes to the output columns `indices`."""
     outputs = _output_features(transformer, inputs)
     if outputs is not None and len(outputs) == len(indices):
@@ -245,9 +298,13 @@ def _transformer_features(name: str, transformer: Any, inputs: list[Feature], in
 
 
 def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
-    """Features identified by output names: the transformer is asked for its names with tags as input names."""
+    """Features identified by output names: the transformer is asked for its names with tags as
+    input names.
+    """
     unnamed = object.__new__(type(step))
-    unnamed.__dict__.update({name: value for name, value in vars(step).items() if name != "feature_names_in_"})
+    unnamed.__dict__.update(
+        {name: value for name, value in vars(step).items() if name != "feature_names_in_"}
+    )
     tags = np.array([f"\ue000{j}\ue001" for j in range(len(columns))], dtype=object)
     try:
         names = unnamed.get_feature_names_out(tags)
@@ -262,5 +319,7 @@ def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
         sources = {feature.source for feature in inputs}
         readable = TAG.sub(lambda tag: columns[int(tag[1])].name, name)
         is_indicator = i >= first_indicator or any(feature.indicator for feature in inputs)
-        features.append(Feature(readable, sources.pop() if len(sources) == 1 else readable, is_indicator))
+        features.append(
+            Feature(readable, sources.pop() if len(sources) == 1 else readable, is_indicator)
+        )
     return features

@@ -1,7 +1,8 @@
-"""Views of a fitted ensemble: a summary, a table of facts for notebooks, a report page, a plain linear model.
+"""Views of a fitted ensemble: a summary, a table of facts for notebooks, a report page, a plain
+linear model.
 
-The views read the result of a fit and change nothing. Values that need the training rows are NaN if the rows are gone
-(pickles, model files, fits in blocks), so that every model can be displayed.
+The views read the result of a fit and change nothing. Values that need the training rows are NaN if
+the rows are gone (pickles, model files, fits in blocks), so that every model can be displayed.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ Array = NDArray[np.float64]
 
 N_SAMPLED_MEMBERS = 200  # drawn to describe the members of a fit that has infinitely many
 MAX_TABLE_ROWS = 30  # rows of a printed table
-MAX_OPERATIONS = 2e10  # floating-point operations up to which a report computes standard errors of effects
+MAX_OPERATIONS = (
+    2e10  # floating-point operations up to which a report computes standard errors of effects
+)
 N_FACTORISATIONS = 300  # thirty refits of about ten factorisations each
 
-# The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
+# The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and
+# stripe their rows.
 STYLE = """
 .olsen-summary { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 0.5em 1.5em; }
 .olsen-facts { color: inherit; background: none; border: 1px solid rgba(128, 128, 128, 0.4); border-collapse: collapse;
@@ -52,7 +56,9 @@ STYLE = """
 
 
 class Feature(NamedTuple):
-    """A column of an ensemble, the input column it was made of, and whether it only marks missing values there."""
+    """A column of an ensemble, the input column it was made of, and whether it only marks missing
+    values there.
+    """
 
     name: str
     source: str
@@ -60,12 +66,14 @@ class Feature(NamedTuple):
 
 
 class Effects:
-    """Effects of the features of an ensemble (`by_feature`), and of the input columns they come from (`by_column`).
+    """Effects of the features of an ensemble (`by_feature`), and of the input columns they come
+    from (`by_column`).
 
-    An effect is the standard deviation over the training rows of a column's part of the predictions, with the sign of
-    the coefficient if the column is one number, alone or beside an indicator of its missing values; levels of a factor
-    are taken together. Both arrays have shape (2, [targets,] columns): effects, then their standard errors; NaN if the
-    training rows are needed and gone.
+    An effect is the standard deviation over the training rows of a column's part of the
+    predictions, with the sign of the coefficient if the column is one number, alone or beside an
+    indicator of its missing values; levels of a factor are taken together. Both arrays have shape
+    (2, [targets,] columns): effects, then their standard errors; NaN if the training rows are
+    needed and gone.
 
     Parameters
     ----------
@@ -78,7 +86,9 @@ class Effects:
         Moments of the training rows, if the rows were not kept.
     """
 
-    def __init__(self, model: Any, features: list[Feature], errors: bool = True, moments: Any = None) -> None:
+    def __init__(
+        self, model: Any, features: list[Feature], errors: bool = True, moments: Any = None
+    ) -> None:
         self.features = features
         self._model = model
         self._coef = on_host(model.coef_)
@@ -89,7 +99,10 @@ class Effects:
         groups = [[j] for j in range(p)]
         groups += [indices for indices in self.features_of_column.values() if len(indices) > 1]
         effects = np.full((2, *self._coef.shape[:-1], len(groups)), np.nan)
-        for with_errors in (errors, False):  # effects may be available where their standard errors are not
+        for with_errors in (
+            errors,
+            False,
+        ):  # effects may be available where their standard errors are not
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
                     effects = model._effects(groups, with_errors, moments)
@@ -98,7 +111,9 @@ class Effects:
                 if isinstance(error, ChangedRows):
                     raise
         group_number = {tuple(indices): g for g, indices in enumerate(groups)}
-        column_groups = [group_number[tuple(indices)] for indices in self.features_of_column.values()]
+        column_groups = [
+            group_number[tuple(indices)] for indices in self.features_of_column.values()
+        ]
         self.by_feature = effects[..., :p]
         self.by_column = effects[..., column_groups]
         for g, indices in enumerate(self.features_of_column.values()):
@@ -111,15 +126,19 @@ class Effects:
         return values[0] if len(values) == 1 else None
 
     def largest(self, n_columns: int = 15) -> list[dict[str, Any]]:
-        """Input columns with the largest effects, or with the largest coefficients if effects are not available.
+        """Input columns with the largest effects, or with the largest coefficients if effects are
+        not available.
 
-        The model must have one target. A factor has no coefficient, and ``drawn`` is the mean over its levels.
+        The model must have one target. A factor has no coefficient, and ``drawn`` is the mean over
+        its levels.
         """
         coef = np.ravel(self._coef)
         columns = list(self.features_of_column.items())
         effect, error = self.by_column.reshape(2, -1)
         missing = not np.isfinite(effect).all()
-        size = [np.abs(coef[indices]).max() for _, indices in columns] if missing else np.abs(effect)
+        size = (
+            [np.abs(coef[indices]).max() for _, indices in columns] if missing else np.abs(effect)
+        )
         records = []
         for g in np.argsort(-np.asarray(size), kind="stable")[:n_columns]:
             name, indices = columns[g]
@@ -146,7 +165,8 @@ def errors_are_cheap(model: Any) -> bool:
 
 
 class Summary:
-    """Summary of a fit: facts, coefficients with their uncertainty, and effects of the input columns.
+    """Summary of a fit: facts, coefficients with their uncertainty, and effects of the input
+    columns.
 
     It is printed as a table, and shown as one in a notebook.
 
@@ -157,17 +177,22 @@ class Summary:
     coefficients : data frame
         One row for each column of the ensemble, see :meth:`OLSEnsembleRegressor.summary`.
     effects : data frame
-        One row for each input column, the largest effects first: ``column``, ``effect``, its standard error ``std``,
-        and the number of ``features`` that were made of it. An effect is the standard deviation of the column's part of
-        the predictions over the training rows, with the sign of its coefficient where it has one: levels of a factor
-        are taken together. Its standard error is that of the coefficients (status: asymptotic, by the delta method).
+        One row for each input column, the largest effects first: ``column``, ``effect``, its
+        standard error ``std``, and the number of ``features`` that were made of it. An effect is
+        the standard deviation of the column's part of the predictions over the training rows, with
+        the sign of its coefficient where it has one: levels of a factor are taken together. Its
+        standard error is that of the coefficients (status: asymptotic, by the delta method).
     """
 
     def __init__(self, model: Any, coverage: float, features: list[Feature]) -> None:
         self._model = model
         design = model._result().design
         coef = on_host(model.coef_)
-        self.facts = {"rows": f"{design.n_rows}", "columns": f"{design.n_columns}", **dict(facts(model))}
+        self.facts = {
+            "rows": f"{design.n_rows}",
+            "columns": f"{design.n_columns}",
+            **dict(facts(model)),
+        }
         self._percents = [f"{50 * (1 - coverage):g}%", f"{50 * (1 + coverage):g}%"]
         names = {"feature": [feature.name for feature in features]}
         self._has_factors = any(feature.name != feature.source for feature in features)
@@ -194,7 +219,9 @@ class Summary:
     @cached_property
     def coefficients(self) -> Any:  # documented under Attributes above
         drawn = np.tile(self._model.inclusion_, self._model._n_targets)
-        return self._frame({**self._coefficients, "drawn": drawn, **_member_statistics(self._model)})
+        return self._frame(
+            {**self._coefficients, "drawn": drawn, **_member_statistics(self._model)}
+        )
 
     @cached_property
     def effects(self) -> Any:
@@ -210,12 +237,22 @@ class Summary:
         return module.DataFrame(table)
 
     def _tables(self) -> Iterator[list[tuple[str, ...]]]:
-        """Printed tables, each a list of rows that starts with the header: coefficients, and effects of any factors."""
+        """Printed tables, each a list of rows that starts with the header: coefficients, and
+        effects of any factors.
+        """
         table = self._coefficients
         size = np.abs(np.where(np.isfinite(table["effect"]), table["effect"], table["coef"]))
-        order = np.argsort(-size, kind="stable") if len(size) > MAX_TABLE_ROWS else np.arange(len(size))
+        order = (
+            np.argsort(-size, kind="stable") if len(size) > MAX_TABLE_ROWS else np.arange(len(size))
+        )
         lower, upper = self._percents
-        heads = {"coef": "coef", "std": "std err", "lower": lower, "upper": upper, "effect": "effect"}
+        heads = {
+            "coef": "coef",
+            "std": "std err",
+            "lower": lower,
+            "upper": upper,
+            "effect": "effect",
+        }
         yield _printed_table("coefficients", table, "feature", heads, order=order)
         if self._has_factors:
             order = np.arange(len(self._effects["effect"]))
@@ -242,10 +279,14 @@ class Summary:
 
 
 def _long_table(names: dict[str, list[Any]], **values: Array) -> dict[str, NDArray[Any]]:
-    """Columns of a table with a row for each name, repeated for each target if `values` have two dimensions."""
+    """Columns of a table with a row for each name, repeated for each target if `values` have two
+    dimensions.
+    """
     shape = next(iter(values.values())).shape
     q = math.prod(shape[:-1])
-    table: dict[str, NDArray[Any]] = {"target": np.repeat(np.arange(q), shape[-1])} if len(shape) > 1 else {}
+    table: dict[str, NDArray[Any]] = (
+        {"target": np.repeat(np.arange(q), shape[-1])} if len(shape) > 1 else {}
+    )
     for head, entries in names.items():
         dtype = object if isinstance(entries[0], str) else None
         table[head] = np.tile(np.array(entries, dtype=dtype), q)
@@ -253,10 +294,19 @@ def _long_table(names: dict[str, list[Any]], **values: Array) -> dict[str, NDArr
 
 
 def _printed_table(
-    title: str, table: dict[str, NDArray[Any]], name_column: str, heads: dict[str, str], *, order: NDArray[Any]
+    title: str,
+    table: dict[str, NDArray[Any]],
+    name_column: str,
+    heads: dict[str, str],
+    *,
+    order: NDArray[Any],
 ) -> list[tuple[str, ...]]:
-    """The columns `heads` of a table as strings: a header, then the first MAX_TABLE_ROWS rows in the given order."""
-    title += f", the largest {MAX_TABLE_ROWS} of {len(order)}" if len(order) > MAX_TABLE_ROWS else ""
+    """The columns `heads` of a table as strings: a header, then the first MAX_TABLE_ROWS rows in
+    the given order.
+    """
+    title += (
+        f", the largest {MAX_TABLE_ROWS} of {len(order)}" if len(order) > MAX_TABLE_ROWS else ""
+    )
     several_targets = "target" in table and table["target"].max() > 0
     rows: list[tuple[str, ...]] = [(title, *heads.values())]
     for i in order[:MAX_TABLE_ROWS]:
@@ -273,7 +323,8 @@ class SummaryMixin(BaseEstimator):
     _frame_library = "pandas"  # the data frame library of the X that was fitted
 
     def summary(self, coverage: float = 0.9) -> Summary:
-        """Summarise the fit: error, coefficients with their uncertainty, and effects of the columns.
+        """Summarise the fit: error, coefficients with their uncertainty, and effects of the
+        columns.
 
         Parameters
         ----------
@@ -283,24 +334,27 @@ class SummaryMixin(BaseEstimator):
         Returns
         -------
         summary : Summary
-            Printed as a table, also in a notebook. ``summary.facts`` is a dict of strings, ``summary.effects`` a data
-            frame of the input columns, the largest effects first, and ``summary.coefficients`` a data frame with a row
-            for each column of X, and for each target if y had two dimensions (then ``target``, its number, comes
-            first). Both are of the data frame library of the X given to `fit`, pandas for other X. Coefficients have
+            Printed as a table, also in a notebook. ``summary.facts`` is a dict of strings,
+            ``summary.effects`` a data frame of the input columns, the largest effects first, and
+            ``summary.coefficients`` a data frame with a row for each column of X, and for each
+            target if y had two dimensions (then ``target``, its number, comes first). Both are of
+            the data frame library of the X given to `fit`, pandas for other X. Coefficients have
             the columns:
 
             - ``feature``: name of the column, or x0, x1, ...
             - ``coef``, ``std``, ``lower``, ``upper``: coefficient, standard error and interval.
-            - ``effect``: standard deviation of the column's part of the predictions, with the sign of the coefficient,
-              which is the change of the prediction for one standard deviation of the column.
+            - ``effect``: standard deviation of the column's part of the predictions, with the sign
+              of the coefficient, which is the change of the prediction for one standard deviation
+              of the column.
             - ``drawn``: fraction of the members that hold the column, ``inclusion_``.
-            - ``member_mean``, ``member_spread``: mean and standard deviation of the coefficient over the members that
-              hold the column, before scale and weights.
-            - ``same_sign``: fraction of the members holding the column whose coefficient has the sign of ``coef``. If
-              there are infinitely many members, the last three describe the first 200.
+            - ``member_mean``, ``member_spread``: mean and standard deviation of the coefficient
+              over the members that hold the column, before scale and weights.
+            - ``same_sign``: fraction of the members holding the column whose coefficient has the
+              sign of ``coef``. If there are infinitely many members, the last three describe the
+              first 200.
 
-            Values are NaN if the training rows are needed and were not kept; values that describe members, also if no
-            member holds the column.
+            Values are NaN if the training rows are needed and were not kept; values that describe
+            members, also if no member holds the column.
 
         Examples
         --------
@@ -319,13 +373,14 @@ class SummaryMixin(BaseEstimator):
         return Summary(self, coverage, columns_of_model(self))
 
     def to_linear_regression(self) -> LinearRegression:
-        """Convert to scikit-learn's LinearRegression with the same coefficients, for tools that accept only that.
+        """Convert to scikit-learn's LinearRegression with the same coefficients, for tools that
+        accept only that.
 
         Returns
         -------
         model : LinearRegression
-            Fitted, in double precision on the host, with equal predictions. Attributes of a least-squares fit that do
-            not apply (``rank_``, ``singular_``) are missing.
+            Fitted, in double precision on the host, with equal predictions. Attributes of a
+            least-squares fit that do not apply (``rank_``, ``singular_``) are missing.
 
         Examples
         --------
@@ -342,7 +397,9 @@ class SummaryMixin(BaseEstimator):
         plain = LinearRegression(fit_intercept=model._result().design.fit_intercept)
         intercept = on_host(self.intercept_)
         attributes = {
-            name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)
+            name: getattr(self, name)
+            for name in ("n_features_in_", "feature_names_in_")
+            if hasattr(self, name)
         }
         attributes["coef_"] = on_host(self.coef_)
         attributes["intercept_"] = intercept if intercept.ndim else float(intercept)
@@ -361,18 +418,25 @@ class SummaryMixin(BaseEstimator):
         return f'<style>{STYLE}</style><div class="olsen-summary"><div>{diagram}</div>{table}</div>'
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-        """The table of fitted attributes in scikit-learn's diagram (from 1.9 on), limited to attributes set by `fit`.
+        """The table of fitted attributes in scikit-learn's diagram (from 1.9 on), limited to
+        attributes set by `fit`.
 
-        scikit-learn's version would also evaluate properties: some draw all members again, and some raise if the
-        training rows are gone.
+        scikit-learn's version would also evaluate properties: some draw all members again, and some
+        raise if the training rows are gone.
         """
         kind = type(self)
-        bare: Any = type(kind.__name__, (BaseEstimator,), {"__doc__": kind.__doc__, "__module__": kind.__module__})()
+        bare: Any = type(
+            kind.__name__,
+            (BaseEstimator,),
+            {"__doc__": kind.__doc__, "__module__": kind.__module__},
+        )()
         bare.__setstate__({name: value for name, value in vars(self).items() if name.endswith("_")})
         return bare._get_fitted_attr_html(doc_link)
 
     def __dir__(self) -> Iterable[str]:
-        """Names of the available attributes; scikit-learn (from 1.8 on) would evaluate every property for that."""
+        """Names of the available attributes; scikit-learn (from 1.8 on) would evaluate every
+        property for that.
+        """
         names = object.__dir__(self)
         computed = {name for name in names if isinstance(getattr(type(self), name, None), property)}
         computed = {name for name in computed if name.endswith("_") and not name.startswith("_")}
@@ -386,7 +450,10 @@ def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
         css_class = ' class="number"' * (len(strings) > 1)
         cells = "".join(f"<td{css_class}>{escape(string)}</td>" for string in strings)
         body += f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
-    return f'<table class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
+    return (
+        "<table"
+        f' class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
+    )
 
 
 def write_report(model: Any, path: str | os.PathLike[str], features: list[Feature]) -> None:
@@ -394,12 +461,15 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
     fitted = model._result()
     if not hasattr(model, "cv_results_"):
         raise TypeError(
-            f"report shows what tuning chose, but {type(model).__name__} has a given size. Fit "
-            f"OLSEnsembleRegressorCV; with max_features=[{round(float(np.sum(model.inclusion_)))}] it has the "
-            f"present size alone."
+            f"report shows what tuning chose, but {type(model).__name__} has a given size. Fit"
+            f" OLSEnsembleRegressorCV; with max_features=[{round(float(np.sum(model.inclusion_)))}]"
+            " it has the present size alone."
         )
     if model._n_targets > 1:
-        raise ValueError(f"report shows one target, but the model has {model._n_targets}. Fit one model for each.")
+        raise ValueError(
+            f"report shows one target, but the model has {model._n_targets}. Fit one model for"
+            " each."
+        )
     problem = fitted.need_rows("report")
     X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
     held_out_prediction = np.ravel(model.cv_prediction_)
@@ -407,7 +477,9 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
         held_out_prediction = held_out_prediction[fitted.design.kept_rows]
     notes = []  # differences from a fit by the command, for which the page was written
     if model.cv is not None:
-        notes.append(f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here.")
+        notes.append(
+            f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here."
+        )
     effects = Effects(model, features, errors_are_cheap(model))
     page = render(
         summarise(
@@ -435,7 +507,9 @@ def columns_of_model(model: Any) -> list[Feature]:
 
 
 def _nan_without_rows(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:
-    """Compute a quantity that needs the training rows: NaN if the rows are gone, an error if they were changed."""
+    """Compute a quantity that needs the training rows: NaN if the rows are gone, an error if they
+    were changed.
+    """
     try:
         return np.asarray(compute(), dtype=np.float64).reshape(shape)
     except NeedsRows as error:
@@ -445,7 +519,9 @@ def _nan_without_rows(compute: Callable[[], Any], shape: tuple[int, ...]) -> Arr
 
 
 def _member_statistics(model: Any) -> dict[str, Array]:
-    """Mean, spread and sign agreement of the coefficients of the members that hold each column, target by target."""
+    """Mean, spread and sign agreement of the coefficients of the members that hold each column,
+    target by target.
+    """
     coefs = np.atleast_2d(on_host(model.coef_))
     q, p = coefs.shape
     names = ("member_mean", "member_spread", "same_sign")
@@ -456,8 +532,12 @@ def _member_statistics(model: Any) -> dict[str, Array]:
     except NeedsRows:
         return {name: np.full(q * p, np.nan) for name in names}
     statistics = []
-    for member_coefs, coef in zip(members if isinstance(members, list) else [members], coefs, strict=True):
-        columns = member_coefs.indices  # all columns of each member are stored, zero coefficients too
+    for member_coefs, coef in zip(
+        members if isinstance(members, list) else [members], coefs, strict=True
+    ):
+        columns = (
+            member_coefs.indices
+        )  # all columns of each member are stored, zero coefficients too
         values = member_coefs.data
         total = partial(np.bincount, columns, minlength=p)
         with np.errstate(invalid="ignore"):  # a column that no member holds is 0 / 0

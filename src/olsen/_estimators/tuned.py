@@ -1,4 +1,6 @@
-"""Base class of the tuned ensembles: folds, the steps of a fit, and standard errors that repeat the choice."""
+"""Base class of the tuned ensembles: folds, the steps of a fit, and standard errors that repeat the
+choice.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,14 @@ from .._tuning.selection import SelectionData, SelectionRows
 from ..subsets import Design
 from .error_estimates import Refits
 from .fitted import FittedEnsemble
-from .inputs import nothing_to_fit, open_training, resolve_seed, row_splits, unchanged_on_failure, warn_repeated_rows
+from .inputs import (
+    nothing_to_fit,
+    open_training,
+    resolve_seed,
+    row_splits,
+    unchanged_on_failure,
+    warn_repeated_rows,
+)
 from .result import FittedResult
 from .summary import columns_of_model, write_report
 from .uncertainty import once
@@ -45,7 +54,9 @@ N_GROUPS = 20  # groups of rows of which replicates consist if the rows are not 
 
 
 class _NoMethod:
-    """A method that users may expect but that does not exist: the AttributeError says what to do instead."""
+    """A method that users may expect but that does not exist: the AttributeError says what to do
+    instead.
+    """
 
     def __init__(self, instead: str) -> None:
         self.instead = instead
@@ -57,7 +68,9 @@ class _NoMethod:
 class TunedEnsemble(FittedEnsemble):
     """Fit of an ensemble that is chosen by held-out rows; subclasses implement the choice."""
 
-    _merges_repeated_rows: ClassVar[bool]  # whether rows that repeat others with their targets are merged
+    _merges_repeated_rows: ClassVar[
+        bool
+    ]  # whether rows that repeat others with their targets are merged
 
     @messages.with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
@@ -66,8 +79,9 @@ class TunedEnsemble(FittedEnsemble):
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-            Training data. Files, blocks, Dask collections and arrays on a GPU as in :class:`OLSEnsembleRegressor`; data
-            with fewer than 1000 rows, or with fewer rows than columns, are loaded into memory.
+            Training data. Files, blocks, Dask collections and arrays on a GPU as in
+            :class:`OLSEnsembleRegressor`; data with fewer than 1000 rows, or with fewer rows than
+            columns, are loaded into memory.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -100,9 +114,9 @@ class TunedEnsemble(FittedEnsemble):
         return self
 
     partial_fit = _NoMethod(
-        "tuned ensembles have no partial_fit, because they are chosen in folds of all rows: give all rows to fit, as a "
-        "function that returns an iterator of blocks where they do not fit in memory, or use "
-        "OLSEnsembleRegressor.partial_fit with a given max_features."
+        "tuned ensembles have no partial_fit, because they are chosen in folds of all rows: give"
+        " all rows to fit, as a function that returns an iterator of blocks where they do not fit"
+        " in memory, or use OLSEnsembleRegressor.partial_fit with a given max_features."
     )
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -115,15 +129,20 @@ class TunedEnsemble(FittedEnsemble):
         router = MetadataRouter(owner=self).add_self_request(self)
         if self.cv is None or isinstance(self.cv, str):
             return router
-        return router.add(splitter=check_cv(self.cv), method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router.add(
+            splitter=check_cv(self.cv),
+            method_mapping=MethodMapping().add(caller="fit", callee="split"),
+        )
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report page of the command ``olsen fit``: errors, how members were chosen, effects, residuals.
+        """Write the report page of the command ``olsen fit``: errors, how members were chosen,
+        effects, residuals.
 
         Parameters
         ----------
         path : path
-            Name of the HTML file, which is self-contained. An existing file is replaced once the new one is complete.
+            Name of the HTML file, which is self-contained. An existing file is replaced once the
+            new one is complete.
 
         Notes
         -----
@@ -136,7 +155,9 @@ class TunedEnsemble(FittedEnsemble):
 
     @abstractmethod
     def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> Any:
-        """Choose the ensemble; with `part` of the rows, requested sizes that are too large are clipped."""
+        """Choose the ensemble; with `part` of the rows, requested sizes that are too large are
+        clipped.
+        """
 
     @abstractmethod
     def _fit_selection(self, engine: Engine, selection: Any, seed: int) -> FittedResult:
@@ -153,9 +174,13 @@ class TunedEnsemble(FittedEnsemble):
     # Folds
 
     def _groups(self, groups: Any = None, **unknown: Any) -> Any:
-        """Return the groups after checking that `cv` keeps them together; raise for other parameters of fit."""
+        """Return the groups after checking that `cv` keeps them together; raise for other
+        parameters of fit.
+        """
         if unknown:
-            raise TypeError(f"fit takes X, y, sample_weight and groups, not {next(iter(unknown))!r}.")
+            raise TypeError(
+                f"fit takes X, y, sample_weight and groups, not {next(iter(unknown))!r}."
+            )
         if groups is None:
             return None
         try:
@@ -164,18 +189,23 @@ class TunedEnsemble(FittedEnsemble):
             process_routing(self, "fit", groups=groups)
         except TypeError:
             raise ValueError(
-                f"groups were given, but cv={self.cv!r} does not keep them together, so errors would be those of rows "
-                f"whose group is still in the data. Use cv=GroupKFold() or another splitter that takes groups."
+                f"groups were given, but cv={self.cv!r} does not keep them together, so errors"
+                " would be those of rows whose group is still in the data. Use cv=GroupKFold() or"
+                " another splitter that takes groups."
             ) from None
         return groups
 
     def _folds_with_rows_to_train_on(self, engine: Engine) -> list[Moments]:
-        """Moments of random folds, or an error if the rows outside a fold are used up by the intercept."""
+        """Moments of random folds, or an error if the rows outside a fold are used up by the
+        intercept.
+        """
         folds = engine.folds(self._count_folds(), FOLD_SEED)
         n_rows = sum(fold.n_rows for fold in folds)
         for number, fold in enumerate(folds, 1):
             if self.fit_intercept and self.cv != "gcv" and n_rows - fold.n_rows == 1:
-                raise ValueError(nothing_to_fit(f"fold {number} of {len(folds)} random ones of {n_rows} rows"))
+                raise ValueError(
+                    nothing_to_fit(f"fold {number} of {len(folds)} random ones of {n_rows} rows")
+                )
         return folds
 
     def _count_folds(self) -> int:
@@ -185,8 +215,8 @@ class TunedEnsemble(FittedEnsemble):
         if isinstance(self.cv, int) and self.cv >= 2:
             return self.cv
         raise ValueError(
-            f"cv={self.cv!r} needs X as an array in memory. Elsewhere None means {FOLDS}-fold, an int that many folds "
-            f"of random rows, and OLSEnsembleRegressorCV takes 'gcv' too."
+            f"cv={self.cv!r} needs X as an array in memory. Elsewhere None means {FOLDS}-fold, an"
+            " int that many folds of random rows, and OLSEnsembleRegressorCV takes 'gcv' too."
         )
 
     def _row_splits(self, engine: Memory, groups: Any) -> Any:
@@ -209,14 +239,18 @@ class TunedEnsemble(FittedEnsemble):
         return Refits(np.stack(coefs), np.stack(intercepts), count / n)
 
     def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
-        """Coefficients (q, p) and intercepts (q,) of a fit to other data; the estimator does not change."""
+        """Coefficients (q, p) and intercepts (q,) of a fit to other data; the estimator does not
+        change.
+        """
         selection = self._select(self._selection_data(engine), engine, part=True)
         fitted = self._fit_selection(engine, selection, 0)
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
 
     def _by_given_row(self, prediction: Array | None, engine: Engine) -> Array:
-        """Held-out predictions for all rows given to fit, NaN for rows of weight zero; empty if not available."""
+        """Held-out predictions for all rows given to fit, NaN for rows of weight zero; empty if not
+        available.
+        """
         if prediction is None:
             return np.empty(0)
         design = self._result().designs[0]
@@ -227,12 +261,14 @@ class TunedEnsemble(FittedEnsemble):
         return prediction[:, 0] if engine.single_target else prediction
 
 
-def require_memory(problem: RowData, n_splits: int | None, uses_schemes: bool, from_moments: bool) -> None:
+def require_memory(
+    problem: RowData, n_splits: int | None, uses_schemes: bool, from_moments: bool
+) -> None:
     """Raise if the choice would take more memory than is available, before anything is made dense.
 
-    Measured peaks of 22 fits, dense and sparse, from 90 x 8000 to 3000 x 2000 numbers, were 0.84 to 1.45 times the
-    estimate, but for two: 2.9 with a Gram matrix of 5000 sparse columns in addition, and 2.5 for uniform members alone
-    of 900 x 5000 (status: heuristic).
+    Measured peaks of 22 fits, dense and sparse, from 90 x 8000 to 3000 x 2000 numbers, were 0.84 to
+    1.45 times the estimate, but for two: 2.9 with a Gram matrix of 5000 sparse columns in addition,
+    and 2.5 for uniform members alone of 900 x 5000 (status: heuristic).
     """
     n, p = problem.shape
     dense = 8.0 * n * p
@@ -242,7 +278,9 @@ def require_memory(problem: RowData, n_splits: int | None, uses_schemes: bool, f
     becomes_dense = sp.issparse(problem.X) and not from_moments
     if not uses_schemes:  # a copy by columns, and the working arrays of the paths
         needed = 3 * dense
-    elif from_moments:  # Gram matrices of the folds and of their complements, scaled copies, and factors
+    elif (
+        from_moments
+    ):  # Gram matrices of the folds and of their complements, scaled copies, and factors
         needed = 25 * gram
     elif few_columns((n, p)):
         needed = 25 * gram + 2 * dense
@@ -253,7 +291,10 @@ def require_memory(problem: RowData, n_splits: int | None, uses_schemes: bool, f
         purpose += ", which makes sparse X dense,"
     instead = "Use fewer columns"
     if sp.issparse(problem.X):
-        instead = "OLSEnsembleRegressor with a given max_features takes sparse X as it is; or use fewer columns"
+        instead = (
+            "OLSEnsembleRegressor with a given max_features takes sparse X as it is; or use fewer"
+            " columns"
+        )
     memory.require(needed, purpose, f"{instead}.")
 
 
@@ -278,13 +319,16 @@ def _rows_of_a_part(data: Engine, design: Design) -> tuple[int, int]:
 def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
     """Parameters for a fit to `count` of n rows.
 
-    An int as `cv` and `max_samples` are reduced, because the part may have fewer rows than the requested folds or than
-    the rows of a member. Splitters are at their default already: a splitter knows the rows of all data only.
+    An int as `cv` and `max_samples` are reduced, because the part may have fewer rows than the
+    requested folds or than the rows of a member. Splitters are at their default already: a splitter
+    knows the rows of all data only.
     """
     settings = {"cv": model.cv, "verbose": 0}
     if isinstance(model.cv, int):
         settings["cv"] = min(model.cv, count)
-        if count - -(-count // settings["cv"]) <= model.fit_intercept:  # rows of the smallest training set
+        if (
+            count - -(-count // settings["cv"]) <= model.fit_intercept
+        ):  # rows of the smallest training set
             settings["cv"] = None
     max_samples = model.get_params(deep=False).get("max_samples")
     if isinstance(max_samples, Integral):

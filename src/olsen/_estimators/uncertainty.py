@@ -1,4 +1,6 @@
-"""Intervals and standard errors of a fitted ensemble: the public methods, and the choice of their data and method."""
+"""Intervals and standard errors of a fitted ensemble: the public methods, and the choice of their
+data and method.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,15 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Array = NDArray[np.float64]
 
 N_FOLDS_IN_MEMORY = 10
-N_FOLDS_ELSEWHERE = 5  # data in blocks, on a cluster or on a device are read once more for all folds
-MAX_ERROR_ROWS = 200_000  # held-out errors behind an interval: their quantiles are good to a tenth of a per cent
-N_PILOT_MEMBERS = 200  # drawn to measure the variance of single members where the fit has infinitely many
+N_FOLDS_ELSEWHERE = (
+    5  # data in blocks, on a cluster or on a device are read once more for all folds
+)
+MAX_ERROR_ROWS = (
+    200_000  # held-out errors behind an interval: their quantiles are good to a tenth of a per cent
+)
+N_PILOT_MEMBERS = (
+    200  # drawn to measure the variance of single members where the fit has infinitely many
+)
 COLUMNS_PER_BLOCK = 256  # made dense at a time
 
 
@@ -50,7 +58,9 @@ def once(method: Method) -> Method:
 class UncertaintyMixin(BaseEstimator):
     """Standard errors and intervals from the result of a fit, cached with that result."""
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, method: str = "auto"
+    ) -> NDArray[np.float64]:
         """Intervals that hold new observations with the given probability.
 
         Parameters
@@ -60,32 +70,35 @@ class UncertaintyMixin(BaseEstimator):
         coverage : float, default=0.9
             Probability that a new observation falls inside.
         method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
-            - ``"jackknife+"`` leaves out one training row at a time and moves the centre of the interval accordingly.
-              It needs the rows in memory, and members of a given size, or uniform ones.
-            - ``"jackknife"`` uses the same residuals and gives all intervals the same width. It needs little more
-              memory than the training rows take.
-            - ``"cv+"`` leaves out folds: the folds in which schemes and weights were chosen, at no further cost; for
-              other members the folds of `cv` (groups stay together); otherwise ten random folds, or five if the data
-              are in blocks, on a cluster or on a device and have to be read again.
-            - ``"normal"`` adds and subtracts the square root of the estimated error times a quantile of the normal
-              distribution.
-            - ``"auto"``: cv+ if schemes were chosen; otherwise jackknife+ if the rows are in memory, without groups,
-              and memory allows; otherwise cv+.
+            - ``"jackknife+"`` leaves out one training row at a time and moves the centre of the
+              interval accordingly. It needs the rows in memory, and members of a given size, or
+              uniform ones.
+            - ``"jackknife"`` uses the same residuals and gives all intervals the same width. It
+              needs little more memory than the training rows take.
+            - ``"cv+"`` leaves out folds: the folds in which schemes and weights were chosen, at no
+              further cost; for other members the folds of `cv` (groups stay together); otherwise
+              ten random folds, or five if the data are in blocks, on a cluster or on a device and
+              have to be read again.
+            - ``"normal"`` adds and subtracts the square root of the estimated error times a
+              quantile of the normal distribution.
+            - ``"auto"``: cv+ if schemes were chosen; otherwise jackknife+ if the rows are in
+              memory, without groups, and memory allows; otherwise cv+.
 
         Returns
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-            Lower and upper ends; infinite where there are too few training rows for the coverage. The lower end is
-            never above the upper one: where the order statistics of a low coverage cross, the two ends are exchanged,
-            which covers more.
+            Lower and upper ends; infinite where there are too few training rows for the coverage.
+            The lower end is never above the upper one: where the order statistics of a low coverage
+            cross, the two ends are exchanged, which covers more.
 
         Notes
         -----
-        Status: for exchangeable rows (or groups of rows), and members that were not chosen with their targets,
-        jackknife+ and cv+ cover at least 1 - 2 (1 - coverage) (theorem; for cv+ up to a term that vanishes with the
-        rows of a fold). In simulation the coverage is close to `coverage`, also after tuning (asymptotic; residuals of
-        schemes that were chosen with the targets are enlarged to the estimated error, a heuristic). The plain jackknife
-        and ``"normal"`` carry no guarantee. Interval width does not adapt to heteroskedastic noise.
+        Status: for exchangeable rows (or groups of rows), and members that were not chosen with
+        their targets, jackknife+ and cv+ cover at least 1 - 2 (1 - coverage) (theorem; for cv+ up
+        to a term that vanishes with the rows of a fold). In simulation the coverage is close to
+        `coverage`, also after tuning (asymptotic; residuals of schemes that were chosen with the
+        targets are enlarged to the estimated error, a heuristic). The plain jackknife and
+        ``"normal"`` carry no guarantee. Interval width does not adapt to heteroskedastic noise.
 
         Examples
         --------
@@ -115,23 +128,29 @@ class UncertaintyMixin(BaseEstimator):
             ends = np.stack([prediction - half_width, prediction + half_width], axis=2)
         else:
             prediction = self._predict_on_host(rows)
-            ends = self._jackknife().interval(rows, prediction, coverage, plus=method == "jackknife+")
+            ends = self._jackknife().interval(
+                rows, prediction, coverage, plus=method == "jackknife+"
+            )
         ends = np.sort(ends, axis=2)
-        intervals: NDArray[np.float64] = to_input_space(ends[:, 0] if self.coef_.ndim == 1 else ends)
+        intervals: NDArray[np.float64] = to_input_space(
+            ends[:, 0] if self.coef_.ndim == 1 else ends
+        )
         return intervals
 
     def _why_no_jackknife(self) -> str:
-        """Reason why the jackknife does not apply to this fit, and what to do instead; empty if it applies."""
+        """Reason why the jackknife does not apply to this fit, and what to do instead; empty if it
+        applies.
+        """
         fitted = self._result()
         if fitted.n_groups is not None:
             return (
-                "the model was fitted with groups, whose other rows would stay. Use method='cv+', which leaves out the "
-                "folds of whole groups that the fit used"
+                "the model was fitted with groups, whose other rows would stay. Use method='cv+',"
+                " which leaves out the folds of whole groups that the fit used"
             )
         if fitted.folds is not None:
             return (
-                "schemes and their weights were chosen from the same rows. Use method='cv+', in whose folds the choice "
-                "was made"
+                "schemes and their weights were chosen from the same rows. Use method='cv+', in"
+                " whose folds the choice was made"
             )
         if fitted.rows is not None:
             return ""
@@ -140,60 +159,69 @@ class UncertaintyMixin(BaseEstimator):
         return f"predict_interval has no training rows: {fitted.why_no_rows}{alternative}"
 
     def members_needed(self, share: float = 0.01) -> int:
-        """Number of members from which on another random draw of the members would hardly change the predictions.
+        """Number of members from which on another random draw of the members would hardly change
+        the predictions.
 
         Parameters
         ----------
         share : float, default=0.01
-            Largest tolerated variance over draws, as a fraction of the mean squared error of prediction.
+            Largest tolerated variance over draws, as a fraction of the mean squared error of
+            prediction.
 
         Returns
         -------
         n_members : int
-            A multiple of the group size of a balanced design, because errors cancel within whole groups only.
-            Status: exact up to the noise of the two estimates.
+            A multiple of the group size of a balanced design, because errors cancel within whole
+            groups only. Status: exact up to the noise of the two estimates.
         """
         check_arguments("members_needed", share=share)
         variance, group_size = self._draw_variance("members_needed")
         mse = float(np.sum(self._error("members_needed")))
         if variance > 0 and share * mse <= 0:
-            raise ValueError(f"no number of members varies by as little as share={share!r} of an error of {mse:.3g}.")
+            raise ValueError(
+                f"no number of members varies by as little as share={share!r} of an error of"
+                f" {mse:.3g}."
+            )
         n_groups = max(1, math.ceil(variance / (share * mse))) if variance > 0 else 1
         return group_size * n_groups
 
     def coef_std(self) -> NDArray[np.float64]:
         """Compute standard errors of the *expected* coefficients.
 
-        A standard error measures how much a coefficient would vary over training sets. It does not include shrinkage
-        bias, so it does not tell how far a coefficient is from the truth.
+        A standard error measures how much a coefficient would vary over training sets. It does not
+        include shrinkage bias, so it does not tell how far a coefficient is from the truth.
 
         Returns
         -------
         std : ndarray of shape (n_features,) or (n_targets, n_features)
-            Infinite where rows are too few to estimate it: for a tuned model of two rows, or three with an intercept,
-            and for members of data in blocks, on a cluster or on a device that fit every row and leave no residual.
+            Infinite where rows are too few to estimate it: for a tuned model of two rows, or three
+            with an intercept, and for members of data in blocks, on a cluster or on a device that
+            fit every row and leave no residual.
 
         Notes
         -----
-        Status: asymptotic; with fixed sizes below the number of rows within 3 % of simulation, an upper bound (40 % too
-        large at 30 x 60) for members that fit every row. For rows in memory the errors may be heteroskedastic; for data
-        in blocks, on a cluster or on a device their variance is assumed to be constant. If a column is constant but for
-        a few rows, its standard error rests on the residuals of those few rows.
+        Status: asymptotic; with fixed sizes below the number of rows within 3 % of simulation, an
+        upper bound (40 % too large at 30 x 60) for members that fit every row. For rows in memory
+        the errors may be heteroskedastic; for data in blocks, on a cluster or on a device their
+        variance is assumed to be constant. If a column is constant but for a few rows, its standard
+        error rests on the residuals of those few rows.
 
-        A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of 30 fits, once (status:
-        heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every method.
+        A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of 30
+        fits, once (status: heuristic; see the user guide for how close). A signal at the edge of
+        being selected is hard for every method.
         """
         std = self._standard_errors("coef_std").coef_std()
         return np.asarray(std[:, 0] if self.coef_.ndim == 1 else std.T)
 
     def coef_interval(self, coverage: float = 0.9) -> NDArray[np.float64]:
-        """Intervals for the expected coefficients: ``coef_`` plus and minus a normal quantile of :meth:`coef_std`.
+        """Intervals for the expected coefficients: ``coef_`` plus and minus a normal quantile of
+        :meth:`coef_std`.
 
         Parameters
         ----------
         coverage : float, default=0.9
-            Probability that the interval holds the expected coefficient for this number of rows. It holds the true
-            coefficient less often, because members are shrunk.
+            Probability that the interval holds the expected coefficient for this number of rows. It
+            holds the true coefficient less often, because members are shrunk.
 
         Returns
         -------
@@ -206,21 +234,26 @@ class UncertaintyMixin(BaseEstimator):
         return np.stack([coef - half_width, coef + half_width], axis=-1)
 
     def _standard_errors(self, purpose: str) -> Refits | Jackknife | MomentErrors:
-        """Source of standard errors: refits for a tuned model, otherwise the rows in memory, otherwise moments."""
+        """Source of standard errors: refits for a tuned model, otherwise the rows in memory,
+        otherwise moments.
+        """
         refits = self._refits(purpose)
         if refits is not None:
             return refits
         return self._moment_errors(purpose) if self._result().rows is None else self._jackknife()
 
-    def _effects(self, groups: list[list[int]], errors: bool = True, moments: Moments | None = None) -> Array:
-        """Effects of groups of columns and their standard errors, (2, groups), or (2, targets, groups).
+    def _effects(
+        self, groups: list[list[int]], errors: bool = True, moments: Moments | None = None
+    ) -> Array:
+        """Effects of groups of columns and their standard errors, (2, groups), or (2, targets,
+        groups).
 
-        The effect of a group is the standard deviation over training rows of its part of the predictions,
-        s = sqrt(b'Cb) with C the covariance of its columns; the effect of a single column has the sign of its
-        coefficient. The gradient of s is Cb / s.
+        The effect of a group is the standard deviation over training rows of its part of the
+        predictions, s = sqrt(b'Cb) with C the covariance of its columns; the effect of a single
+        column has the sign of its coefficient. The gradient of s is Cb / s.
 
-        Standard errors are NaN without `errors`: for a tuned model their computation takes thirty fits. `moments`
-        replace training rows that are not in memory.
+        Standard errors are NaN without `errors`: for a tuned model their computation takes thirty
+        fits. `moments` replace training rows that are not in memory.
         """
         coef = np.atleast_2d(on_host(self.coef_))
         fitted = self._result()
@@ -257,7 +290,9 @@ class UncertaintyMixin(BaseEstimator):
         return to_input_space(prediction), to_input_space(std)
 
     def _error(self, purpose: str) -> Array:
-        """Mean squared error of prediction for each target: the error estimated in tuning if there is one target."""
+        """Mean squared error of prediction for each target: the error estimated in tuning if there
+        is one target.
+        """
         fitted = self._result()
         tuned_score = getattr(self, "best_score_", -math.inf)
         if self.coef_.ndim == 1 and math.isfinite(tuned_score):
@@ -268,9 +303,13 @@ class UncertaintyMixin(BaseEstimator):
         return self._cv_plus().mse
 
     def _keep_errors(self, errors: list[Array]) -> None:
-        """Store residuals of held-out rows of each fold with the result of a fit from sums, which has none."""
+        """Store residuals of held-out rows of each fold with the result of a fit from sums, which
+        has none.
+        """
         folds = self._result().folds or []
-        with_residuals = [fit._replace(residual=residual) for fit, residual in zip(folds, errors, strict=True)]
+        with_residuals = [
+            fit._replace(residual=residual) for fit, residual in zip(folds, errors, strict=True)
+        ]
         self._fitted = replace(self._result(), folds=with_residuals)
 
     # Computed once
@@ -282,24 +321,32 @@ class UncertaintyMixin(BaseEstimator):
 
     @once
     def _cv_plus(self) -> CVPlus:
-        """The ensemble without each fold: folds of the choice of the mixture, folds of `cv`, or random folds."""
+        """The ensemble without each fold: folds of the choice of the mixture, folds of `cv`, or
+        random folds.
+        """
         fitted = self._result()
         fits = fitted.folds
         design = fitted.design
         purpose = "predict_interval(method='cv+')"
         if fits is None:
             return self._refit_folds(purpose)
-        if fits[0].residual is None:  # the fit saw sums only, so the residuals take another pass over the data
+        if (
+            fits[0].residual is None
+        ):  # the fit saw sums only, so the residuals take another pass over the data
             data = fitted.need_data(purpose)
             n_rows = design.n_given or design.n_rows
             return CVPlus.from_folds(data.errors_of(fits, FOLD_SEED, MAX_ERROR_ROWS, n_rows))
         n_groups = fitted.n_groups
         if n_groups is None and sum(len(fit.residual) for fit in fits) > design.n_rows:
-            n_groups = design.n_rows  # folds were drawn repeatedly: the residuals of one row form a group
+            n_groups = (
+                design.n_rows
+            )  # folds were drawn repeatedly: the residuals of one row form a group
         return CVPlus.from_folds(fits, n_groups)
 
     def _refit_folds(self, purpose: str) -> CVPlus:
-        """Fit the ensemble again without each fold: the folds of `cv` where there are any, otherwise random folds."""
+        """Fit the ensemble again without each fold: the folds of `cv` where there are any,
+        otherwise random folds.
+        """
         fitted = self._result()
         data = fitted.need_data(purpose)
         design = fitted.design
@@ -312,7 +359,9 @@ class UncertaintyMixin(BaseEstimator):
         on_all_rows, fits = data.left_out(refit, n_folds, design.seed, MAX_ERROR_ROWS)
         n_rows = sum(len(np.asarray(fit.residual)) for fit in fits)
         if design.n_rows <= MAX_ERROR_ROWS and n_rows != design.n_rows:
-            raise NeedsRows(f"the data had {design.n_rows} rows in the fit and have {n_rows} now. Fit again.")
+            raise NeedsRows(
+                f"the data had {design.n_rows} rows in the fit and have {n_rows} now. Fit again."
+            )
         fitted.check_unchanged("predict_interval", on_all_rows.on_host().coef)
         return CVPlus.from_folds(fits)
 
@@ -340,15 +389,24 @@ class UncertaintyMixin(BaseEstimator):
 
     @once
     def _draw_variance(self, purpose: str) -> tuple[float, int]:
-        """Variance of predictions over draws of one group of members, summed over targets, and the group size."""
+        """Variance of predictions over draws of one group of members, summed over targets, and the
+        group size.
+        """
         fitted = self._result()
         data = fitted.need_data(purpose)
         weights = fitted.members.weights  # empty if there are infinitely many members
         if len(weights) and np.ptp(weights) > 0:
-            raise ValueError("members are stacked, and another draw would get other weights. Use mixing='mean'.")
+            raise ValueError(
+                "members are stacked, and another draw would get other weights. Use mixing='mean'."
+            )
         n_members = len(weights) or N_PILOT_MEMBERS
-        draws = [solve_draws(data, data.drawable(design), n_members, fitted.scale) for design in fitted.designs]
-        target_draws = draws if len(draws) > 1 else draws * self._n_targets  # one design may serve all targets
+        draws = [
+            solve_draws(data, data.drawable(design), n_members, fitted.scale)
+            for design in fitted.designs
+        ]
+        target_draws = (
+            draws if len(draws) > 1 else draws * self._n_targets
+        )  # one design may serve all targets
         if len(weights):
             coef = np.stack([draw.coef[:, t] for t, draw in enumerate(target_draws)], axis=1)
             fitted.check_unchanged(purpose, coef, fitted.scale)
@@ -367,11 +425,13 @@ class UncertaintyMixin(BaseEstimator):
         return 1 if self.coef_.ndim == 1 else len(self.coef_)
 
     def _on_host(self, X: Any) -> tuple[Any, Any]:
-        """Checked rows on the host, and a function that moves results to the array library and device of X."""
+        """Checked rows on the host, and a function that moves results to the array library and
+        device of X.
+        """
         if is_dask(X):
             raise ValueError(
-                f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory. Give "
-                f"X.compute(), or a part at a time: X.partitions[i].compute()."
+                f"X is of type {type(X).__name__}, but standard errors and intervals are computed"
+                " in memory. Give X.compute(), or a part at a time: X.partitions[i].compute()."
             )
         space = space_of(X) if lives_elsewhere(X) else None
         if space is None:

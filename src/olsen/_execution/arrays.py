@@ -1,9 +1,9 @@
 """Namespace, device and working precision of arrays, taken from the data and never from a global.
 
-scikit-learn's setting ``array_api_dispatch`` decides whether arrays of other libraries are used without conversion.
-The namespace also comes from scikit-learn, whose copy of array-api-compat makes PyTorch and CuPy follow the array API
-standard; scikit-learn has no public function for it. All other calls are part of the standard or documented by the
-library.
+scikit-learn's setting ``array_api_dispatch`` decides whether arrays of other libraries are used
+without conversion. The namespace also comes from scikit-learn, whose copy of array-api-compat makes
+PyTorch and CuPy follow the array API standard; scikit-learn has no public function for it. All
+other calls are part of the standard or documented by the library.
 """
 
 from __future__ import annotations
@@ -39,12 +39,17 @@ class Space:
         return _library(self.xp)
 
     def batch_bytes(self, on_host: float) -> float:
-        """Maximal size of the arrays of one batch in bytes: `on_host` on the host, a quarter of a GPU's free memory."""
+        """Maximal size of the arrays of one batch in bytes: `on_host` on the host, a quarter of a
+        GPU's free memory.
+        """
         if self.name == "torch" and getattr(self.device, "type", "cpu") == "cuda":
             cuda = self.xp.cuda
             stats = cuda.memory_stats(self.device)
-            # The memory that torch has cached is not free for the driver, but torch can allocate it.
-            cached = stats.get("reserved_bytes.all.current", 0) - stats.get("allocated_bytes.all.current", 0)
+            # The memory that torch has cached is not free for the driver, but torch can allocate
+            # it.
+            cached = stats.get("reserved_bytes.all.current", 0) - stats.get(
+                "allocated_bytes.all.current", 0
+            )
             return 0.25 * float(cuda.mem_get_info(self.device)[0] + cached)
         if self.name == "cupy":
             return 0.25 * float(self.xp.cuda.runtime.memGetInfo()[0])
@@ -80,7 +85,9 @@ class Space:
         return np.asarray(array)
 
     def cast(self, array: Any) -> Any:
-        """Convert an array or mask on the device to the working type, without a copy if it has that type."""
+        """Convert an array or mask on the device to the working type, without a copy if it has that
+        type.
+        """
         return array if array.dtype == self.dtype else self.xp.astype(array, self.dtype)
 
     def add_product(self, out: Any, factor: Any, array: Any, sign: float = 1.0) -> None:
@@ -107,7 +114,9 @@ class Space:
         return self.xp.where(positive, a / divisor, self.xp.zeros_like(b))
 
     def column_squares(self, A: Any) -> Any:
-        """Sums of squares of the columns; on a GPU, torch computes norms without an array of squares."""
+        """Sums of squares of the columns; on a GPU, torch computes norms without an array of
+        squares.
+        """
         if self.name == "torch" and self.parallel:
             return self.xp.linalg.vector_norm(A, axis=0) ** 2
         return self.xp.sum(A * A, axis=0)
@@ -124,7 +133,9 @@ class Space:
                     return self.xp.linalg.cholesky(A)
             return self.xp.linalg.cholesky(A)
         except Exception as error:
-            if type(error).__name__ != "LinAlgError":  # every library has a separate class of this name
+            if (
+                type(error).__name__ != "LinAlgError"
+            ):  # every library has a separate class of this name
                 raise
             return None
 
@@ -137,12 +148,14 @@ class Space:
 
 
 HOST = Space(np, "cpu", np.float64)
-# NumPy computes A A' by the symmetric product of BLAS, and OpenBLAS crashes with a segmentation fault there if A is
-# large: seen with 20 000 x 50 000 numbers in column order, reported for 80 000 x 3072 (numpy/numpy#19685). If A or the
-# result has this many numbers, the product is computed in tiles.
+# NumPy computes A A' by the symmetric product of BLAS, and OpenBLAS crashes with a segmentation
+# fault there if A is large: seen with 20 000 x 50 000 numbers in column order, reported for 80 000
+# x 3072 (numpy/numpy#19685). If A or the result has this many numbers, the product is computed in
+# tiles.
 LARGE_PRODUCT = 1 << 27
 TILE = 4096  # rows and columns of a tile
-# Products that underflow in single precision have errors of 1e-45 at most, which matter for predictions below this.
+# Products that underflow in single precision have errors of 1e-45 at most, which matter for
+# predictions below this.
 SMALLEST_SINGLE = 1e-30
 
 
@@ -163,25 +176,31 @@ def row_products(A: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def type_that_holds(space: Space, dtype: Any, *arrays: Any) -> Any:
-    """Return `dtype` if it holds all numbers of the arrays without loss of digits, otherwise the type of the array.
+    """Return `dtype` if it holds all numbers of the arrays without loss of digits, otherwise the
+    type of the array.
 
-    Single precision ends at 3.4e38 and loses digits below 1.2e-38, which ratios of two units may well reach.
+    Single precision ends at 3.4e38 and loses digits below 1.2e-38, which ratios of two units may
+    well reach.
     """
     xp = space.xp
     limits = xp.finfo(dtype)
     for array in arrays:
         magnitudes = xp.abs(array)
-        out_of_range = (magnitudes > limits.max) | ((magnitudes > 0) & (magnitudes < limits.smallest_normal))
+        out_of_range = (magnitudes > limits.max) | (
+            (magnitudes > 0) & (magnitudes < limits.smallest_normal)
+        )
         if bool(xp.any(out_of_range)):
             return array.dtype
     return dtype
 
 
 def predictions(space: Space, X: Any, coef: Any, intercept: Any) -> Any:
-    """Predictions X coef' + intercept for dense or sparse X, in the common type of X and the coefficients.
+    """Predictions X coef' + intercept for dense or sparse X, in the common type of X and the
+    coefficients.
 
-    The products of X and the coefficients may exceed single precision even if both factors fit. The products are
-    then computed in double precision, and the predictions are double unless single precision holds their values.
+    The products of X and the coefficients may exceed single precision even if both factors fit. The
+    products are then computed in double precision, and the predictions are double unless single
+    precision holds their values.
     """
     columns = coef if coef.ndim == 1 else coef.T
     if not (X.dtype == coef.dtype == space.xp.float32):
@@ -196,7 +215,9 @@ def predictions(space: Space, X: Any, coef: Any, intercept: Any) -> Any:
 
 
 def _in_single_range(space: Space, products: Any, single: Any, coef: Any) -> bool:
-    """Whether products and predictions stayed within the range of single precision and did not all underflow."""
+    """Whether products and predictions stayed within the range of single precision and did not all
+    underflow.
+    """
     xp = space.xp
     if 0 in products.shape:
         return True
@@ -214,7 +235,9 @@ def _dense(space: Space, products: Any) -> Any:
 
 
 def space_of(X: Any) -> Space | None:
-    """Space of X, or None if scikit-learn converts X to a NumPy array, as it always does without dispatch."""
+    """Space of X, or None if scikit-learn converts X to a NumPy array, as it always does without
+    dispatch.
+    """
     xp = _namespace(X) if sklearn.get_config()["array_api_dispatch"] else None
     if xp is None or _library(xp) == "numpy":
         return None
@@ -249,7 +272,7 @@ def smaller_batch(error: Exception, size: int) -> int:
         raise error
     if size <= 1:
         raise MemoryError(
-            f"the device ran out of memory with a single member at a time ({error}). Free some, take smaller members "
-            f"(max_features), give float32 data, or move X to the host."
+            f"the device ran out of memory with a single member at a time ({error}). Free some,"
+            " take smaller members (max_features), give float32 data, or move X to the host."
         ) from error
     return size // 2

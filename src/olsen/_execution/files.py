@@ -14,17 +14,21 @@ from typing import TypeVar
 Result = TypeVar("Result")
 Name = str | os.PathLike[str]
 
-_unfinished: dict[Path, list[Path]] = {}  # temporary file -> folders created for it, outermost first
+_unfinished: dict[
+    Path, list[Path]
+] = {}  # temporary file -> folders created for it, outermost first
 
 
 def atomically(path: Name, write: Callable[[Path], Result]) -> Result:
-    """Call ``write(temporary)`` and rename the temporary file to `path`; readers see the old file or the new one.
+    """Call ``write(temporary)`` and rename the temporary file to `path`; readers see the old file
+    or the new one.
 
     Parameters
     ----------
     path : path
-        A link stays a link, and its target is replaced. The permissions of an old file are kept. Missing folders are
-        created, and removed again if writing fails. Pipes and devices are written directly.
+        A link stays a link, and its target is replaced. The permissions of an old file are kept.
+        Missing folders are created, and removed again if writing fails. Pipes and devices are
+        written directly.
     write : callable
         Writes the file at the path that it is called with, which has the suffix of `path`.
 
@@ -51,7 +55,9 @@ def atomically(path: Name, write: Callable[[Path], Result]) -> Result:
     _unfinished[temporary] = [folder for folder in reversed(target.parents) if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch(0o600 if target.exists() else 0o666, exist_ok=False)  # the old file may be private
+        temporary.touch(
+            0o600 if target.exists() else 0o666, exist_ok=False
+        )  # the old file may be private
         result = write(temporary)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())  # so that not even a power failure leaves half a file
@@ -70,7 +76,9 @@ def atomically(path: Name, write: Callable[[Path], Result]) -> Result:
 
 
 def check_writable(path: Name) -> None:
-    """Raise OSError if :func:`atomically` could not write to a path. Nothing is changed, no folder is created."""
+    """Raise OSError if :func:`atomically` could not write to a path. Nothing is changed, no folder
+    is created.
+    """
     target = Path(os.path.realpath(path))
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot write, the file is write-protected", str(path))
@@ -78,9 +86,13 @@ def check_writable(path: Name) -> None:
         return
     try:
         # A test of permissions is not enough: the disk may be full.
-        tempfile.TemporaryFile(dir=next(folder for folder in target.parents if folder.exists())).close()
+        tempfile.TemporaryFile(
+            dir=next(folder for folder in target.parents if folder.exists())
+        ).close()
     except OSError as error:
-        raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
+        raise OSError(
+            error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)
+        ) from None
 
 
 def is_stream(path: Name) -> bool:
@@ -89,7 +101,9 @@ def is_stream(path: Name) -> bool:
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process and the folders created for the files, before the process ends."""
+    """Remove the temporary files of this process and the folders created for the files, before the
+    process ends.
+    """
     for temporary in list(_unfinished):
         _remove(temporary)
 
@@ -103,9 +117,15 @@ def _remove(temporary: Path) -> None:
 
 
 def _disk_full(error: BaseException | None) -> int | None:
-    """Return the errno of a full disk if that caused an error, such as Matplotlib's when it closes a file."""
+    """Return the errno of a full disk if that caused an error, such as Matplotlib's when it closes
+    a file.
+    """
     while error is not None:
-        if isinstance(error, OSError) and errno.errorcode.get(error.errno or 0) in ("ENOSPC", "EFBIG", "EDQUOT"):
+        if isinstance(error, OSError) and errno.errorcode.get(error.errno or 0) in (
+            "ENOSPC",
+            "EFBIG",
+            "EDQUOT",
+        ):
             return error.errno
         error = error.__cause__ or error.__context__
     return None

@@ -1,13 +1,15 @@
 """Messages to users: warnings that point at their own line, and the progress of a fit.
 
-Progress goes to scikit-learn's callbacks (1.9 or later, experimental) and to printed lines. For callbacks a fit is a
-tree of tasks: the fit, its stages (the members, say), and the items of every stage, of which one percent make up a
-task. A stage ends when all of its items are done, when another stage begins and its number of items was unknown, or
-with the fit. A fit that fails has no end, as in scikit-learn, but its callbacks are torn down.
+Progress goes to scikit-learn's callbacks (1.9 or later, experimental) and to printed lines. For
+callbacks a fit is a tree of tasks: the fit, its stages (the members, say), and the items of every
+stage, of which one percent make up a task. A stage ends when all of its items are done, when
+another stage begins and its number of items was unknown, or with the fit. A fit that fails has no
+end, as in scikit-learn, but its callbacks are torn down.
 
-Third-party estimators take part in callbacks through three names of scikit-learn that begin with an underscore:
-``_init_callback_context``, which its documentation says to call, the list ``_skl_callbacks``, and
-``_callback_fit_ctx``, the context of the running fit. If one of the names is missing, no callback is called.
+Third-party estimators take part in callbacks through three names of scikit-learn that begin with an
+underscore: ``_init_callback_context``, which its documentation says to call, the list
+``_skl_callbacks``, and ``_callback_fit_ctx``, the context of the running fit. If one of the names
+is missing, no callback is called.
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ except ImportError:  # before 1.9: no callbacks to call
 Listener = Callable[[int], None]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-CallbackSupportMixin: Any = getattr(_callback, "CallbackSupportMixin", type("CallbackSupportMixin", (), {}))
+CallbackSupportMixin: Any = getattr(
+    _callback, "CallbackSupportMixin", type("CallbackSupportMixin", (), {})
+)
 
 MAX_TASKS_PER_STAGE = 100  # whenever a task ends, scikit-learn's progress bar sums over all tasks
 UNPRINTED = ("paths", "folds")  # for callbacks only: the number of items is not known beforehand
 
-# The number of frames of scikit-learn's decorators, threads and callbacks between the user's code and this package
-# varies from call to call, so a fixed stacklevel would name a line of another library.
+# The number of frames of scikit-learn's decorators, threads and callbacks between the user's code
+# and this package varies from call to call, so a fixed stacklevel would name a line of another
+# library.
 _PACKAGE_FOLDER = str(Path(__file__).resolve().parents[1])
 _INTERMEDIATE_MODULES = ("sklearn", "joblib", "contextlib", "threading", "concurrent")
 
@@ -42,12 +47,17 @@ _stages: dict[Any, list[_Stage]] = {}  # running stages by the context of the fi
 
 
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warn about the user's line: the innermost one outside of this package and of the libraries that call it."""
+    """Warn about the user's line: the innermost one outside of this package and of the libraries
+    that call it.
+    """
     frame = sys._getframe(1)
     level = 2
     while frame.f_back is not None:
         top_module = str(frame.f_globals.get("__name__")).split(".")[0]
-        if not frame.f_code.co_filename.startswith(_PACKAGE_FOLDER) and top_module not in _INTERMEDIATE_MODULES:
+        if (
+            not frame.f_code.co_filename.startswith(_PACKAGE_FOLDER)
+            and top_module not in _INTERMEDIATE_MODULES
+        ):
             break
         frame = frame.f_back
         level += 1
@@ -55,17 +65,21 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
 
 
 def with_callbacks(method: Method) -> Method:
-    """Decorate `fit` to call the callbacks at its beginning and end, and to tear callbacks down even after an error."""
+    """Decorate `fit` to call the callbacks at its beginning and end, and to tear callbacks down
+    even after an error.
+    """
     manage = getattr(_callback, "with_callbacks", None)
     if manage is None:
         return method
 
     @wraps(method)
     def fit(estimator: Any, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(estimator, "_skl_callbacks", None) or not hasattr(estimator, "_init_callback_context"):
+        if not getattr(estimator, "_skl_callbacks", None) or not hasattr(
+            estimator, "_init_callback_context"
+        ):
             return method(estimator, *args, **kwargs)
-        # The context is created before the fit, because a failing fit removes the attributes that it set, and without
-        # the context no callback would be torn down.
+        # The context is created before the fit, because a failing fit removes the attributes that
+        # it set, and without the context no callback would be torn down.
         root = estimator._init_callback_context(max_subtasks=None)
         _stages[root] = []
         try:
@@ -82,10 +96,11 @@ def with_callbacks(method: Method) -> Method:
 
 
 def progress(estimator: Any, task: str, n_items: int | str) -> Listener | None:
-    """Return a function to be called with the number of finished items, or None if no progress is reported.
+    """Return a function to be called with the number of finished items, or None if no progress is
+    reported.
 
-    For the estimator's callbacks this begins a stage of the running fit, with sub-tasks. If the estimator is verbose,
-    every call prints a line on the terminal.
+    For the estimator's callbacks this begins a stage of the running fit, with sub-tasks. If the
+    estimator is verbose, every call prints a line on the terminal.
     """
     root = getattr(estimator, "_callback_fit_ctx", None)
     start = time.perf_counter()
@@ -99,13 +114,18 @@ def progress(estimator: Any, task: str, n_items: int | str) -> Listener | None:
             stage.listen(done)
         if printed:
             seconds = time.perf_counter() - start
-            print(f"[{type(estimator).__name__}] {task}: {done} of {n_items}, {seconds:.2f} s", flush=True)
+            print(
+                f"[{type(estimator).__name__}] {task}: {done} of {n_items}, {seconds:.2f} s",
+                flush=True,
+            )
 
     return listen
 
 
 class _Stage:
-    """Task of a fit whose sub-tasks are the finished items, of which up to a hundredth form one sub-task."""
+    """Task of a fit whose sub-tasks are the finished items, of which up to a hundredth form one
+    sub-task.
+    """
 
     def __init__(self, estimator: Any, root: Any, task: str, n_items: int | str) -> None:
         self.estimator = estimator
@@ -121,7 +141,9 @@ class _Stage:
         self.context.call_on_fit_task_begin(estimator=estimator)
 
     def listen(self, done: int) -> None:
-        """Report that `done` items are finished; if the total is unknown, every report counts as one sub-task."""
+        """Report that `done` items are finished; if the total is unknown, every report counts as
+        one sub-task.
+        """
         if self not in self.siblings:
             return
         n_due = self.n_ended + 1

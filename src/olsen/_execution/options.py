@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from .threads import Report, Threads, cached_property
 
-Progress = Callable[[str, int | str], Report | None]  # (task, number of items) -> function of the finished items
+Progress = Callable[
+    [str, int | str], Report | None
+]  # (task, number of items) -> function of the finished items
 
 
 @dataclass(frozen=True)

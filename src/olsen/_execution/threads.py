@@ -1,16 +1,17 @@
 """Threads over members, and the number of threads that BLAS uses meanwhile.
 
-Members are independent and their kernels release the interpreter lock, so plain threads are enough: no data is copied
-and no process is started. BLAS is limited to one thread meanwhile; otherwise every thread would start its own set of
-BLAS threads, and all would compete for the cores.
+Members are independent and their kernels release the interpreter lock, so plain threads are enough:
+no data is copied and no process is started. BLAS is limited to one thread meanwhile; otherwise
+every thread would start its own set of BLAS threads, and all would compete for the cores.
 
-The calling thread always works too, and pooled threads join when free. So no call waits for threads that are busy
-elsewhere. If no thread can be started (the interpreter is ending, or the system has none left), the caller does all
-the work.
+The calling thread always works too, and pooled threads join when free. So no call waits for threads
+that are busy elsewhere. If no thread can be started (the interpreter is ending, or the system has
+none left), the caller does all the work.
 
-**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the entire process. All our limits are therefore
-kept in one table and the most recent applies; the original value is restored when the last limit is released.
-OpenBLAS built on OpenMP has a number for each thread instead: there only the calling thread is limited.
+**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the entire process. All our
+limits are therefore kept in one table and the most recent applies; the original value is restored
+when the last limit is released. OpenBLAS built on OpenMP has a number for each thread instead:
+there only the calling thread is limited.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ Report = Callable[[int], None]  # called with the number of finished items
 THREAD_BYTES = 1 << 25  # memory for the stack of a thread and its work
 CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should work at once
 
-_blas_is_single = ContextVar("_blas_is_single", default=False)  # whether the caller is inside a limit to one thread
+_blas_is_single = ContextVar(
+    "_blas_is_single", default=False
+)  # whether the caller is inside a limit to one thread
 
 
 class cached_property(functools.cached_property[T]):
     """Variant of `functools.cached_property` without a lock.
 
-    Python 3.11 has one lock for all objects, and a child process forked while the lock is taken would wait for ever.
-    Without it two threads may compute the same value twice, as in Python 3.12 and later, which does no harm.
+    Python 3.11 has one lock for all objects, and a child process forked while the lock is taken
+    would wait for ever. Without it two threads may compute the same value twice, as in Python 3.12
+    and later, which does no harm.
     """
 
     def __init__(self, func: Callable[[Any], T]) -> None:
@@ -55,7 +59,8 @@ class cached_property(functools.cached_property[T]):
 def count_threads(n_jobs: int | None) -> int:
     """Number of threads for `n_jobs`, with scikit-learn's meaning of None and of negative numbers.
 
-    Joblib's Dask backend counts the cores of the cluster; the result is then at most the number of local cores.
+    Joblib's Dask backend counts the cores of the cluster; the result is then at most the number of
+    local cores.
     """
     n_threads = int(joblib.effective_n_jobs(n_jobs))
     on_cluster = n_threads > 1 and hasattr(joblib.parallel.get_active_backend()[0], "client")
@@ -65,33 +70,42 @@ def count_threads(n_jobs: int | None) -> int:
 def room_for_a_thread() -> bool:
     """Whether there is memory for the stack and the work of one more thread.
 
-    If a new thread cannot allocate memory before it has signalled its start, the starting thread waits for ever.
+    If a new thread cannot allocate memory before it has signalled its start, the starting thread
+    waits for ever.
     """
     return memory.available_bytes() > THREAD_BYTES
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Work on chunks of items: ``threads(function, n_items)`` returns all ``function(start, stop)`` in order.
+    """Work on chunks of items: ``threads(function, n_items)`` returns all ``function(start, stop)``
+    in order.
 
     Parameters
     ----------
     n_threads : int, default=1
         Number of threads, including the calling thread.
     report : callable, default=None
-        Called with the number of finished items after every chunk of the calling thread, from that thread.
+        Called with the number of finished items after every chunk of the calling thread, from that
+        thread.
     """
 
     n_threads: int = 1
     report: Report | None = None
 
     def __call__(
-        self, function: Callable[[int, int], T], n_items: int, /, *, chunk: int | None = None, uses_blas: bool = True
+        self,
+        function: Callable[[int, int], T],
+        n_items: int,
+        /,
+        *,
+        chunk: int | None = None,
+        uses_blas: bool = True,
     ) -> list[T]:
         """Results of ``function(start, stop)``, which must not depend on the division into chunks.
 
-        After an error or a keyboard interrupt no further chunk is begun, and the error is raised as soon as the running
-        chunks have ended.
+        After an error or a keyboard interrupt no further chunk is begun, and the error is raised as
+        soon as the running chunks have ended.
 
         Parameters
         ----------
@@ -100,8 +114,9 @@ class Threads:
         n_items : int
             Number of items.
         chunk : int, default=None
-            Items in a chunk. By default a chunk takes about ``CHUNK_SECONDS``, which every thread estimates from its
-            first item, and there are at least four chunks per thread, so that uneven items balance.
+            Items in a chunk. By default a chunk takes about ``CHUNK_SECONDS``, which every thread
+            estimates from its first item, and there are at least four chunks per thread, so that
+            uneven items balance.
         uses_blas : bool, default=True
             Whether the work calls BLAS, which is then limited to one thread.
         """
@@ -122,15 +137,18 @@ class Threads:
         return replace(self, report=None) if self.report else self
 
     def without_blas(self, function: Callable[[int, int], T], n_items: int, /) -> list[T]:
-        """Results of work that calls no BLAS, so that BLAS need not be limited; a mapper in the sense of `subsets`.
+        """Results of work that calls no BLAS, so that BLAS need not be limited; a mapper in the
+        sense of `subsets`.
 
-        There are eight chunks for any number of threads: such work competes for the interpreter lock, and on 16 cores
-        many chunks took twice the time of eight.
+        There are eight chunks for any number of threads: such work competes for the interpreter
+        lock, and on 16 cores many chunks took twice the time of eight.
         """
         return self.quiet()(function, n_items, chunk=-(-n_items // 8) or 1, uses_blas=False)
 
     def blas(self) -> AbstractContextManager[None]:
-        """Context in which BLAS uses `n_threads` threads (no limit if that is one), for a few large products."""
+        """Context in which BLAS uses `n_threads` threads (no limit if that is one), for a few large
+        products.
+        """
         return blas_threads(self.n_threads if self.n_threads > 1 else None)
 
 
@@ -143,7 +161,9 @@ def _map_chunks(
     n_threads: int,
     report: Report | None,
 ) -> list[T]:
-    """Work on chunks of `first_chunk` items at first and at most `max_chunk`, in the calling and in pooled threads."""
+    """Work on chunks of `first_chunk` items at first and at most `max_chunk`, in the calling and in
+    pooled threads.
+    """
     lock = threading.Lock()
     results: dict[int, T] = {}
     helpers: list[Future[None]] = []
@@ -182,7 +202,9 @@ def _map_chunks(
         running = [helper for helper in helpers if not helper.cancel()] if helpers else helpers
         try:
             wait(running)
-        except BaseException:  # a first interrupt is raised after the helpers have ended, a second one at once
+        except (
+            BaseException
+        ):  # a first interrupt is raised after the helpers have ended, a second one at once
             wait(running)
             raise
     for helper in running:
@@ -201,7 +223,9 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _submit(function: Callable[[], None], helpers: list[Future[None]]) -> bool:
-    """Queue a function for a pooled thread, in the context of the calling thread; False if there is no thread."""
+    """Queue a function for a pooled thread, in the context of the calling thread; False if there is
+    no thread.
+    """
     global _max_helpers
     if len(helpers) >= _max_helpers and not room_for_a_thread():
         return False
@@ -222,7 +246,9 @@ def _libraries() -> list[Any]:
 
 _lock = threading.Lock()
 _limits: dict[object, int | None] = {}  # active limits, the latest at the end
-_original: list[tuple[Any, int]] = []  # libraries, and their numbers of threads before the first limit
+_original: list[
+    tuple[Any, int]
+] = []  # libraries, and their numbers of threads before the first limit
 
 
 @contextmanager
@@ -242,13 +268,17 @@ def blas_threads(count: int | None) -> Iterator[None]:
         _blas_is_single.set(was_single)
         try:
             _leave(limit)
-        except BaseException:  # a keyboard interrupt must not leave the limit in force for other threads
+        except (
+            BaseException
+        ):  # a keyboard interrupt must not leave the limit in force for other threads
             _leave(limit)
             raise
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Context in which BLAS uses one thread; does nothing inside another such context of the caller."""
+    """Context in which BLAS uses one thread; does nothing inside another such context of the
+    caller.
+    """
     return nullcontext() if _blas_is_single.get() else blas_threads(1)
 
 
@@ -259,10 +289,11 @@ def _leave(limit: object) -> None:
 
 
 def _apply_latest() -> None:
-    """Set the number of BLAS threads to the latest limit, or to the original number without a limit.
+    """Set the number of BLAS threads to the latest limit, or to the original number without a
+    limit.
 
-    threadpoolctl 3.7 and later allows only the first thread to set the number of OpenBLAS, as long as that thread is
-    alive, unless the controlling thread is cleared.
+    threadpoolctl 3.7 and later allows only the first thread to set the number of OpenBLAS, as long
+    as that thread is alive, unless the controlling thread is cleared.
     """
     count = next(reversed(_limits.values()), None)
     for library, original_count in _original:
@@ -288,5 +319,8 @@ def _reset_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # Forking waits until no thread changes a limit: a lock inside threadpoolctl would stay locked in the child.
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_reset_in_child)
+    # Forking waits until no thread changes a limit: a lock inside threadpoolctl would stay locked
+    # in the child.
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_reset_in_child
+    )

@@ -1,6 +1,8 @@
-"""Compiled kernels: thousands of small least-squares problems at the rate of a matrix product, without the lock.
+"""Compiled kernels: thousands of small least-squares problems at the rate of a matrix product,
+without the lock.
 
-The sources beside this file are C; `kernels.h` lists every kernel with its arguments, ``_native.pyi`` explains them.
+The sources beside this file are C; `kernels.h` lists every kernel with its arguments,
+``_native.pyi`` explains them.
 
 ===============  ====================================================================================================
 simd.h           vectors of one instruction set (AVX-512, AVX2, NEON, plain)
@@ -16,8 +18,9 @@ determinantal.h  subsets drawn by a determinantal process
 module.c         the Python border: types, shapes and indices are checked there
 ===============  ====================================================================================================
 
-Members through LAPACK one by one are dominated by overheads: a separate gather, a blocked factorisation whose panels
-are too thin for the BLAS, two triangular solves. Here one member lives, from gather to solution, in a layout that the
-innermost loop reads without packing. Everything is float64. Results depend on the instruction set (chosen when the
-module is loaded, or by the variable OLSEN_INSTRUCTION_SET), never on the compiler, threads or ranges of members.
+Members through LAPACK one by one are dominated by overheads: a separate gather, a blocked
+factorisation whose panels are too thin for the BLAS, two triangular solves. Here one member lives,
+from gather to solution, in a layout that the innermost loop reads without packing. Everything is
+float64. Results depend on the instruction set (chosen when the module is loaded, or by the variable
+OLSEN_INSTRUCTION_SET), never on the compiler, threads or ranges of members.
 """

@@ -1,8 +1,10 @@
-"""The compiled module. Arrays are C-contiguous float64 or int64; results are written into the last ones.
+"""The compiled module. Arrays are C-contiguous float64 or int64; results are written into the last
+ones.
 
-Lists (columns or rows of members) are given by starts, stops and indices: list i is ``indices[starts[i]:stops[i]]``.
-A range begin, end says which members are worked on; the results of a member do not depend on it. Sizes, types and
-indices are checked; a mismatch is a ValueError. The lock is released: index arrays must not change during a call.
+Lists (columns or rows of members) are given by starts, stops and indices: list i is
+``indices[starts[i]:stops[i]]``. A range begin, end says which members are worked on; the results of
+a member do not depend on it. Sizes, types and indices are checked; a mismatch is a ValueError. The
+lock is released: index arrays must not change during a call.
 """
 
 import numpy as np
@@ -17,9 +19,12 @@ def solve_principal(
     begin: int,
     end: int,
     G: Array,  # (p, p) symmetric, both triangles filled
-    C: Array,  # (p, q) finite right-hand sides; of the last ones, the probes, only the size of solutions is wanted
+    # (p, q) finite right-hand sides; of the last ones, the probes, only the size of solutions is
+    # wanted
+    C: Array,
     scale: Array,  # (p,) factors on the entries of the probes' solutions: lengths of the columns
-    A: Array,  # (p, n) columns about their means, times the roots of the weights; n = 0: none at hand
+    # (p, n) columns about their means, times the roots of the weights; n = 0: none at hand
+    A: Array,
     Y: Array,  # (n, targets) likewise
     far: Array,  # (p,) what taking the means out rounds in each column
     relative: float,  # share of a relation's length below which it is rounding
@@ -27,7 +32,8 @@ def solve_principal(
     stops: Indices,
     indices: Indices,  # sorted subsets are gathered faster
     values: Array,  # (indices, targets) solutions; NaN for a member whose factorisation broke down
-    ratios: Array,  # (k,) smallest L_jj^2 / G_jj; 0: breakdown, 1: empty subset, -1: would need the columns A
+    # (k,) smallest L_jj^2 / G_jj; 0: breakdown, 1: empty subset, -1: would need the columns A
+    ratios: Array,
     probed: Array,  # (k,) largest |x_j| scale_j of the probes; infinity after a breakdown
 ) -> int:
     """Solve ``G[S, S] b = C[S]`` for members of one Gram matrix."""
@@ -35,7 +41,9 @@ def solve_principal(
 def solve_gathered(
     begin: int,
     end: int,
-    X: Array,  # (n, p) in any order; Fortran order is faster where p is large and a member has many of the rows
+    # (n, p) in any order; Fortran order is faster where p is large and a member has many of the
+    # rows
+    X: Array,
     Y: Array,  # (n, q) targets, then probes
     starts: Indices,
     stops: Indices,
@@ -46,7 +54,8 @@ def solve_gathered(
     weights: Array,  # positive, aligned with rows; or empty
     scale: Array,  # (p,) factors on the entries of the probes' coefficients
     centre: bool,  # whether to centre by the weighted means of the member's rows
-    on_data: bool,  # whether members with (nearly) dependent columns are finished on their data, or break down
+    # whether members with (nearly) dependent columns are finished on their data, or break down
+    on_data: bool,
     values: Array,  # (columns, targets) coefficients, NaN after a breakdown
     intercepts: Array,  # (k, targets)
     ratios: Array,  # (k,)
@@ -69,7 +78,8 @@ def factor_members(
     stops: Indices,
     columns: Indices,  # in the order of the paths
     store: Array,  # (k, member_size of the largest) receives the factors
-    ratios: Array,  # (k,) smallest pivot ratio of the columns that count; 0 where the member is not to be trusted
+    # (k,) smallest pivot ratio of the columns that count; 0 where the member is not to be trusted
+    ratios: Array,
 ) -> int:
     """Factor members along the order of their columns and keep the factors."""
 
@@ -86,12 +96,14 @@ def sum_pairs(
     stops: Indices,
     columns: Indices,
     sizes: Indices,  # of all members, ascending
-    slots: Indices,  # (pairs,) place of the first size of members 2i and 2i + 1 in the sums; -1: they are left out
+    # (pairs,) place of the first size of members 2i and 2i + 1 in the sums; -1: they are left out
+    slots: Indices,
     store: Array,  # of factor_members
     total: Array,  # (slots, q, n) += both errors
     square: Array,  # += their squares
     pair_square: Array,  # += the square of their mean
-    states: Indices,  # (n,) 1 where a size fits a row exactly although others are like it: its sums say nothing
+    # (n,) 1 where a size fits a row exactly although others are like it: its sums say nothing
+    states: Indices,
 ) -> int:
     """Add errors of pairs of factored members at some rows, for every size."""
 

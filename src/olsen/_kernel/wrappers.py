@@ -1,7 +1,7 @@
 """Keyword wrappers of the compiled kernels: the only code that calls the C module.
 
-The C functions take a dozen or more positional arrays. Here each array has its name at the call, and the three arrays
-of a list of lists travel together. ``_native.pyi`` explains every argument.
+The C functions take a dozen or more positional arrays. Here each array has its name at the call,
+and the three arrays of a list of lists travel together. ``_native.pyi`` explains every argument.
 """
 
 from __future__ import annotations
@@ -77,9 +77,13 @@ def solve_gathered(
     ratios: Array,
     probed: Array,
 ) -> None:
-    """Solve weighted least squares on submatrices ``X[T, S]``; dependent columns are dropped on the data."""
+    """Solve weighted least squares on submatrices ``X[T, S]``; dependent columns are dropped on the
+    data.
+    """
     results = (values, intercepts, ratios, probed)
-    _native.solve_gathered(begin, end, X, Y, *columns, *rows, weights, scale, centre, True, *results)
+    _native.solve_gathered(
+        begin, end, X, Y, *columns, *rows, weights, scale, centre, True, *results
+    )
 
 
 def factor_members(
@@ -97,7 +101,9 @@ def factor_members(
 ) -> None:
     """Factor members along the order of their columns and keep the factors."""
     A, Y, far, relative = data
-    _native.factor_members(begin, end, G, C, A, Y, n_rows, scale, far, relative, *columns, store, ratios)
+    _native.factor_members(
+        begin, end, G, C, A, Y, n_rows, scale, far, relative, *columns, store, ratios
+    )
 
 
 def sum_pairs(
@@ -117,16 +123,29 @@ def sum_pairs(
     sums: Array,
     states: Indices,
 ) -> None:
-    """Add errors of pairs of factored members at some rows, their squares, and the squares of their means to `sums`."""
+    """Add errors of pairs of factored members at some rows, their squares, and the squares of their
+    means to `sums`.
+    """
     total, square, pair_square = sums
     rows = (A, Y, share, root, n_rows, own_rows)
-    _native.sum_pairs(begin, end, *rows, *columns, sizes, slots, store, total, square, pair_square, states)
+    _native.sum_pairs(
+        begin, end, *rows, *columns, sizes, slots, store, total, square, pair_square, states
+    )
 
 
 def lasso_path(
-    *, M: Array, targets: Array, squares: Array, penalties: Array, max_columns: float, tol: float, from_rows: bool
+    *,
+    M: Array,
+    targets: Array,
+    squares: Array,
+    penalties: Array,
+    max_columns: float,
+    tol: float,
+    from_rows: bool,
 ) -> Array:
-    """Coefficients (penalties, p, q) of the lasso along falling penalties, as far as at most `max_columns` are in."""
+    """Coefficients (penalties, p, q) of the lasso along falling penalties, as far as at most
+    `max_columns` are in.
+    """
     n_targets = targets.shape[1]
     coefs = np.empty((len(penalties), len(squares), n_targets))
     left = np.array(targets.T, order="C")  # which is overwritten
@@ -135,7 +154,14 @@ def lasso_path(
 
 
 def draw_determinantal(
-    *, begin: int, end: int, key: Indices, vectors: Array, chances: Array, subsets: Indices, sizes: Indices
+    *,
+    begin: int,
+    end: int,
+    key: Indices,
+    vectors: Array,
+    chances: Array,
+    subsets: Indices,
+    sizes: Indices,
 ) -> None:
     """Draw subsets of a determinantal process."""
     _native.draw_determinantal(begin, end, key, vectors, chances, subsets, sizes)

@@ -30,7 +30,9 @@ SOLVERS = {
 }
 
 
-def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: float | None = None) -> str:
+def choose(
+    n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: float | None = None
+) -> str:
     """Name of the cheapest solver for `k` members of `m` columns on an n x p problem.
 
     ==========================  ==============  ===============================================  ==================
@@ -46,13 +48,14 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     all rows, sparse            masked_cg       2560 nnz k                                       80 p k + 16 n k
     ==========================  ==============  ===============================================  ==================
 
-    The solver of the fewest flops wins among the solvers whose memory is available (a dense Gram matrix of sparse data:
-    up to 5000 columns). An entry gathered from X costs g = 40 flops, 100 where X does not fit a cache of 24 MB. The
-    table assumes 40 steps of masked_cg; correlated columns take many more, hence the factor of two. Sparse products run
-    at about a tenth of the rate of dense ones. ``orthogonal`` (8 rows m^2 flops a member, and the time of 2e6) is never
-    the cheapest, but keeps all digits. Plain least squares, which has all rows and columns, goes there where it takes
-    no more than about a millisecond. The other solvers hand members to it whose Gram matrix is not trusted, and users
-    can ask for it by name.
+    The solver of the fewest flops wins among the solvers whose memory is available (a dense Gram
+    matrix of sparse data: up to 5000 columns). An entry gathered from X costs g = 40 flops, 100
+    where X does not fit a cache of 24 MB. The table assumes 40 steps of masked_cg; correlated
+    columns take many more, hence the factor of two. Sparse products run at about a tenth of the
+    rate of dense ones. ``orthogonal`` (8 rows m^2 flops a member, and the time of 2e6) is never the
+    cheapest, but keeps all digits. Plain least squares, which has all rows and columns, goes there
+    where it takes no more than about a millisecond. The other solvers hand members to it whose Gram
+    matrix is not trusted, and users can ask for it by name.
     """
     if m >= (n if rows is None else rows):
         return "interpolator"
@@ -73,19 +76,27 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
 
 
 def solve(
-    problem: RowData, features: Subsets, samples: Subsets | None, *, solver: str = "auto", sharing: Threads = ALONE
+    problem: RowData,
+    features: Subsets,
+    samples: Subsets | None,
+    *,
+    solver: str = "auto",
+    sharing: Threads = ALONE,
 ) -> Solution:
     """Coefficients and intercepts of all members.
 
-    Members with at least as many columns as degrees of freedom go to the interpolator whatever `solver` says; the
-    others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS is held to one thread:
-    more would spin for milliseconds after every product and take the cores from our threads.
+    Members with at least as many columns as degrees of freedom go to the interpolator whatever
+    `solver` says; the others to `solver`, or to :func:`choose` when it is ``"auto"``. With several
+    threads BLAS is held to one thread: more would spin for milliseconds after every product and
+    take the cores from our threads.
     """
     with one_blas_thread() if sharing.n_threads > 1 and problem.space.on_host else nullcontext():
         return _solve(problem, features, samples, solver=solver, threads=sharing)
 
 
-def _solve(problem: RowData, features: Subsets, samples: Subsets | None, *, solver: str, threads: Threads) -> Solution:
+def _solve(
+    problem: RowData, features: Subsets, samples: Subsets | None, *, solver: str, threads: Threads
+) -> Solution:
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept

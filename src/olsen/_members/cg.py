@@ -2,16 +2,17 @@ r"""Conjugate gradients for many systems at once, one column each.
 
 .. math:: A_i x_i = b_i , \quad i = 1, \dots, c , \qquad \text{one step: } (P_1, \dots, P_c) \mapsto (A_1 P_1, \dots)
 
-The stopping rule bounds the error, not the residual: :math:`\|x - \hat x\| \le \|r\| / \lambda_{\min}`, so a column is
-done when :math:`\|r\| \le tol \cdot \lambda \, \|x\|` with an estimate of the smallest eigenvalue. A residual alone
-cannot show that a direction is missing: where the smallest eigenvalue is 1e-10 the right-hand side hardly has that
-direction, and the iteration would stop early with a coefficient that is wrong in its first digit.
+The stopping rule bounds the error, not the residual: :math:`\|x - \hat x\| \le \|r\| /
+\lambda_{\min}`, so a column is done when :math:`\|r\| \le tol \cdot \lambda \, \|x\|` with an
+estimate of the smallest eigenvalue. A residual alone cannot show that a direction is missing: where
+the smallest eigenvalue is 1e-10 the right-hand side hardly has that direction, and the iteration
+would stop early with a coefficient that is wrong in its first digit.
 
-The estimate comes from *probes*, columns with random right-hand sides z: their solution w is one step of inverse
-iteration, and :math:`w'Aw / w'w = w'z / w'w` bounds the smallest eigenvalue from above at every step and settles
-early. A probe of a matrix that holds A as a principal submatrix also works (Cauchy's interlacing), so one probe of the
-Gram matrix of all columns can serve all members. Where the estimate falls below the trusted limit the system is left to
-a direct solver.
+The estimate comes from *probes*, columns with random right-hand sides z: their solution w is one
+step of inverse iteration, and :math:`w'Aw / w'w = w'z / w'w` bounds the smallest eigenvalue from
+above at every step and settles early. A probe of a matrix that holds A as a principal submatrix
+also works (Cauchy's interlacing), so one probe of the Gram matrix of all columns can serve all
+members. Where the estimate falls below the trusted limit the system is left to a direct solver.
 
 Only three numbers a column are transferred to the host, every few steps.
 """
@@ -30,10 +31,14 @@ from .._execution.arrays import HOST, Space
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-TooSlow = Callable[[Indices, float, int], bool]  # (waiting members, expected further steps, steps done)
+TooSlow = Callable[
+    [Indices, float, int], bool
+]  # (waiting members, expected further steps, steps done)
 
 ALL = -1  # number of a member that stands for all members: a probe of the matrix of all columns
-LIMIT = 1e5  # largest trusted inverse eigenvalue of a matrix with unit diagonal, as for the direct solver on a Gram
+# largest trusted inverse eigenvalue of a matrix with unit diagonal, as for the direct solver on a
+# Gram
+LIMIT = 1e5
 
 WAITING = 0
 DONE = 1  # converged
@@ -55,7 +60,11 @@ class Outcome:
     @classmethod
     def waiting(cls, k: int) -> Outcome:
         """Outcome of members before the first step."""
-        return cls(state=np.full(k, WAITING, dtype=np.int8), error=np.full(k, np.inf), smallest=np.full(k, np.nan))
+        return cls(
+            state=np.full(k, WAITING, dtype=np.int8),
+            error=np.full(k, np.inf),
+            smallest=np.full(k, np.nan),
+        )
 
 
 @dataclass
@@ -91,7 +100,9 @@ class _Systems:
     def take(self, columns: Indices, space: Space) -> _Systems:
         """Restrict the iteration to some columns."""
         device_columns = space.put(columns)
-        B, X, R, P = (space.xp.take(a, device_columns, axis=1) for a in (self.B, self.X, self.R, self.P))
+        B, X, R, P = (
+            space.xp.take(a, device_columns, axis=1) for a in (self.B, self.X, self.R, self.P)
+        )
         return _Systems(
             operator=self.operator.take(device_columns, space.xp),
             B=B,
@@ -132,7 +143,8 @@ def iterate(
     probe : ndarray of shape (columns,)
         Whether a column is a probe.
     outcome : Outcome
-        Updated. Members need an estimate of the smallest eigenvalue: from a probe, or from an earlier call.
+        Updated. Members need an estimate of the smallest eigenvalue: from a probe, or from an
+        earlier call.
     tol : float
         Largest relative error.
     max_steps : int
@@ -142,7 +154,8 @@ def iterate(
     limit : float, default=1e5
         Largest trusted inverse of the smallest eigenvalue.
     too_slow : callable
-        Called with the waiting members, the expected further steps and the steps done; True gives the members up.
+        Called with the waiting members, the expected further steps and the steps done; True gives
+        the members up.
     """
     steps_between_looks = 8 if space.parallel else 4  # a device waits during a look
     X = space.xp.zeros_like(B)
@@ -166,13 +179,17 @@ def iterate(
         outcome.steps += steps_between_looks
         active = _judge(live, live.look(space), outcome, tol=tol, limit=limit)
         waiting = outcome.state == WAITING
-        if waiting.any() and too_slow(np.flatnonzero(waiting), _expected_steps(outcome, waiting, tol), outcome.steps):
+        if waiting.any() and too_slow(
+            np.flatnonzero(waiting), _expected_steps(outcome, waiting, tol), outcome.steps
+        ):
             outcome.state[waiting] = DEARER
             waiting[:] = False
         active &= np.where(live.owner == ALL, waiting.any(), waiting[live.owner])
         if not active.any():
             break
-        if active.sum() <= 0.75 * len(active):  # finished columns cost a product each, but moving the others costs too
+        if active.sum() <= 0.75 * len(
+            active
+        ):  # finished columns cost a product each, but moving the others costs too
             done = np.flatnonzero(~active)
             finished.append((live.column[done], space.xp.take(live.X, space.put(done), axis=1)))
             live = live.take(np.flatnonzero(active), space)
@@ -188,9 +205,10 @@ def iterate(
 def _judge(live: _Systems, looks: Array, outcome: Outcome, *, tol: float, limit: float) -> Flags:
     """Update the outcome of all members, and return whether each column needs further steps.
 
-    A probe has settled when its solution has resolved every direction. A direction of the noise is 1 / sqrt(size) of it
-    on average; a direction shorter than the threshold could be missed. With 1e-3 that happens once in 1250 times; two
-    probes of the matrix of all columns, both at 3e-2, miss it once in 1750.
+    A probe has settled when its solution has resolved every direction. A direction of the noise is
+    1 / sqrt(size) of it on average; a direction shorter than the threshold could be missed. With
+    1e-3 that happens once in 1250 times; two probes of the matrix of all columns, both at 3e-2,
+    miss it once in 1750.
     """
     rr, xx, xb = looks
     owner = live.owner
@@ -212,15 +230,21 @@ def _judge(live: _Systems, looks: Array, outcome: Outcome, *, tol: float, limit:
         relative_residual = np.where(live.bb[columns] > 0, np.sqrt(rr[columns] / xx[columns]), 0.0)
         error = relative_residual / outcome.smallest[owner[columns]]
     outcome.error[waiting] = 0.0
-    np.maximum.at(outcome.error, owner[columns], np.where(np.isnan(error), np.inf, error))  # largest over the targets
-    if np.any(distrusted & joint):  # the matrix of all columns is nearly singular: members' matrices may not be
+    np.maximum.at(
+        outcome.error, owner[columns], np.where(np.isnan(error), np.inf, error)
+    )  # largest over the targets
+    if np.any(
+        distrusted & joint
+    ):  # the matrix of all columns is nearly singular: members' matrices may not be
         outcome.state[waiting] = UNPROBED
     outcome.state[(outcome.error <= tol) & (outcome.state == WAITING)] = DONE
     return ~settled
 
 
 def _expected_steps(outcome: Outcome, waiting: Flags, tol: float) -> float:
-    """Steps the slowest member still needs if its error goes on falling at its average rate; early steps fall least."""
+    """Steps the slowest member still needs if its error goes on falling at its average rate; early
+    steps fall least.
+    """
     error = np.max(outcome.error[waiting])
     if not np.isfinite(error):
         return np.inf

@@ -1,16 +1,18 @@
-r"""The normal equations of many members as one product with a matrix of vectors, one column for each member.
+r"""The normal equations of many members as one product with a matrix of vectors, one column for
+each member.
 
 .. math:: V \mapsto \text{mask} \circ (G V) , \qquad V \mapsto A' A V \;\text{ with }\; A V = D \circ (X (W \circ V))
 
-G is the Gram matrix of all rows with columns of unit length. W holds zeros outside a member's columns and inverse
-lengths inside, D the roots of the weights of a member's rows and zeros elsewhere. Members with fewer rows than columns
-take the dual form :math:`U \mapsto A A' U`, whose solution gives the coefficients of minimum norm as :math:`A' U`.
+G is the Gram matrix of all rows with columns of unit length. W holds zeros outside a member's
+columns and inverse lengths inside, D the roots of the weights of a member's rows and zeros
+elsewhere. Members with fewer rows than columns take the dual form :math:`U \mapsto A A' U`, whose
+solution gives the coefficients of minimum norm as :math:`A' U`.
 
-A batch holds members as columns of one iteration: target by target, all members of the batch in each, then the probes:
-one for every member, or two of the matrix of all columns, or none.
+A batch holds members as columns of one iteration: target by target, all members of the batch in
+each, then the probes: one for every member, or two of the matrix of all columns, or none.
 
-Means are taken out by rank-one corrections, so sparse data stay sparse. Everything is written against the array API;
-only :class:`Rows` knows the type of X.
+Means are taken out by rank-one corrections, so sparse data stay sparse. Everything is written
+against the array API; only :class:`Rows` knows the type of X.
 """
 
 from __future__ import annotations
@@ -31,21 +33,26 @@ from .._execution.threads import cached_property, one_blas_thread
 from .._trust import constant_columns
 from .cg import ALL
 
-# Which matrix is probed: the matrix of every member, or the matrix of all columns, which holds all members' matrices.
+# Which matrix is probed: the matrix of every member, or the matrix of all columns, which holds all
+# members' matrices.
 OWN = "own"
 WHOLE = "whole"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Centred rows of a problem, dense in any namespace or scipy sparse; blocks are cast to float on the fly."""
+    """Centred rows of a problem, dense in any namespace or scipy sparse; blocks are cast to float
+    on the fly.
+    """
 
     problem: RowData
     centre: Any  # (p,) in the working type; zeros without intercept
 
     @classmethod
     def from_problem(cls, problem: RowData) -> Rows:
-        """Rows centred at the weighted means; CSR, whose products are twice as fast here as with CSC, both ways."""
+        """Rows centred at the weighted means; CSR, whose products are twice as fast here as with
+        CSC, both ways.
+        """
         if sp.issparse(problem.X):
             problem = replace(problem, X=sp.csr_array(problem.X))
         return cls(problem, problem.means[0])
@@ -55,7 +62,11 @@ class Rows:
         """Roots of the weights, (n, 1)."""
         weight = self.problem.weight
         space = self.problem.space
-        return space.zeros((self.problem.shape[0], 1)) + 1 if weight is None else space.xp.sqrt(weight)[:, None]
+        return (
+            space.zeros((self.problem.shape[0], 1)) + 1
+            if weight is None
+            else space.xp.sqrt(weight)[:, None]
+        )
 
     @property
     def entries(self) -> float:
@@ -93,7 +104,8 @@ class Rows:
 
     @cached_property
     def spread_and_cancelling(self) -> tuple[Any, NDArray[np.bool_]]:
-        """Weighted centred squares over all rows, (p, 1), and the columns that rank-one centring would spoil, (p,).
+        """Weighted centred squares over all rows, (p, 1), and the columns that rank-one centring
+        would spoil, (p,).
 
         The squares are zero for constant columns.
         """
@@ -103,13 +115,18 @@ class Rows:
         weight = self.root**2
         if sp.issparse(X):
             mean = self.centre[:, None]
-            spread = np.asarray(X.multiply(X).T @ weight - 2 * mean * (X.T @ weight) + mean**2 * weight.sum())
+            spread = np.asarray(
+                X.multiply(X).T @ weight - 2 * mean * (X.T @ weight) + mean**2 * weight.sum()
+            )
         else:
-            spread = sum(((block - self.centre) ** 2).T @ weight[rows, :] for rows, block in self._blocks())
+            spread = sum(
+                ((block - self.centre) ** 2).T @ weight[rows, :] for rows, block in self._blocks()
+            )
         mean = np.asarray(space.get(self.centre))
         cancelling = _far_from_zero(space.get(spread[:, 0]), mean, problem.total_weight)
         if cancelling.any():
-            # centred squares of such columns are rounding and cannot show which of the columns are constant
+            # centred squares of such columns are rounding and cannot show which of the columns are
+            # constant
             far_columns = np.flatnonzero(cancelling)
             if sp.issparse(X):
                 part = X[:, far_columns].toarray()
@@ -124,12 +141,16 @@ class Rows:
 
 
 def _far_from_zero(squares: Any, mean: Any, weight: float) -> NDArray[np.bool_]:
-    """Columns whose digits rank-one centring would lose, by their centred squares; a Gram is centred row by row."""
+    """Columns whose digits rank-one centring would lose, by their centred squares; a Gram is
+    centred row by row.
+    """
     return np.asarray(squares < 1e-10 * weight * mean**2)
 
 
 def _product(A: Any, V: Any) -> Any:
-    """A V; sparse A takes V by narrow blocks, which stay in cache (2 to 3 times faster at 100 columns)."""
+    """A V; sparse A takes V by narrow blocks, which stay in cache (2 to 3 times faster at 100
+    columns).
+    """
     if not sp.issparse(A):
         return A @ V
     product = np.empty((A.shape[0], V.shape[1]))
@@ -147,9 +168,15 @@ class _Operator:
     by_column: ClassVar[tuple[str, ...]]
 
     def take(self, columns: Any, xp: Any) -> Self:
-        """Restrict the operator to some columns; None and single columns, which serve all members, stay."""
+        """Restrict the operator to some columns; None and single columns, which serve all members,
+        stay.
+        """
         arrays = {name: getattr(self, name) for name in self.by_column}
-        taken = {name: xp.take(a, columns, axis=1) for name, a in arrays.items() if a is not None and a.shape[1] > 1}
+        taken = {
+            name: xp.take(a, columns, axis=1)
+            for name, a in arrays.items()
+            if a is not None and a.shape[1] > 1
+        }
         return replace(self, **taken)
 
 
@@ -171,8 +198,8 @@ class MaskedGram(_Operator):
 class Submatrices(_Operator):
     """Members by their submatrices, A = D (X - 1 centre') W: A'A V, or A A' U + r r' U.
 
-    The rows of a centred A have a null vector, r. Adding r r' makes the dual operator definite and changes nothing,
-    since right-hand sides are orthogonal to r; r is zero without intercept.
+    The rows of a centred A have a null vector, r. Adding r r' makes the dual operator definite and
+    changes nothing, since right-hand sides are orthogonal to r; r is zero without intercept.
     """
 
     by_column: ClassVar[tuple[str, ...]] = ("W", "D", "null")
@@ -254,7 +281,9 @@ class UnitGram:
         n, p = problem.shape
         mean_x, mean_y = problem.means
         centred_sample = X[:: max(1, n // 500)] - mean_x
-        unit = np.sqrt(np.mean(centred_sample * centred_sample, axis=0))  # float32 has a narrow range
+        unit = np.sqrt(
+            np.mean(centred_sample * centred_sample, axis=0)
+        )  # float32 has a narrow range
         unit[unit == 0] = 1.0
         G = np.zeros((p, p), dtype=np.float32, order="F")
         C = np.zeros((p, Y.shape[1]))
@@ -284,7 +313,13 @@ class UnitGram:
         G *= single_scale.T
         cancelling = (squares > 0) & _far_from_zero(squares, mean_x, problem.total_weight)
         return cls(
-            G=G, C=scale * C, scale=scale, mean_x=mean_x, mean_y=mean_y, space=problem.space, cancelling=cancelling
+            G=G,
+            C=scale * C,
+            scale=scale,
+            mean_x=mean_x,
+            mean_y=mean_y,
+            space=problem.space,
+            cancelling=cancelling,
         )
 
     def batch(self, mask: Any, probing: str | None) -> Batch:
@@ -336,8 +371,14 @@ def rows_batch(rows: Rows, mask: Any, *, dual: bool) -> Batch:
     if dual:
         mean_square = xp.sum(W * spread, axis=0) / problem.shape[0]  # of a member's rows
         root = root * _inverse_root(mean_square, xp)[None, :]
-        null = root * _inverse_root(space.column_squares(root), xp)[None, :] * float(problem.fit_intercept)
-    members = Submatrices(rows, W, D=root if dual or problem.weight is not None else None, null=null)
+        null = (
+            root
+            * _inverse_root(space.column_squares(root), xp)[None, :]
+            * float(problem.fit_intercept)
+        )
+    members = Submatrices(
+        rows, W, D=root if dual or problem.weight is not None else None, null=null
+    )
     targets = [root * (problem.Y[:, t][:, None] - mean_y[t, :][None, :]) for t in range(q)]
     if not dual:
         targets = [members.adjoint(T) for T in targets]
@@ -364,7 +405,9 @@ def _owners(k: int, q: int, probing: str | None) -> tuple[NDArray[np.int64], NDA
 
 
 def _inside(mask: Any, scale: Any, space: Space) -> Any:
-    """Scale inside a mask, zero outside, in row order: the mask is a transpose, and mixed orders slow every step."""
+    """Scale inside a mask, zero outside, in row order: the mask is a transpose, and mixed orders
+    slow every step.
+    """
     W = space.zeros(mask.shape)
     W += space.xp.where(mask, scale, space.xp.zeros_like(scale))
     return W
@@ -381,4 +424,8 @@ def _noise(size: int) -> NDArray[np.float64]:
 def _inverse_root(squares: Any, xp: Any) -> Any:
     """1 / sqrt, and 0 for columns of length zero, whose coefficient is zero."""
     positive = squares > 0
-    return xp.where(positive, 1 / xp.sqrt(xp.where(positive, squares, xp.ones_like(squares))), xp.zeros_like(squares))
+    return xp.where(
+        positive,
+        1 / xp.sqrt(xp.where(positive, squares, xp.ones_like(squares))),
+        xp.zeros_like(squares),
+    )

@@ -2,18 +2,19 @@ r"""Members on principal submatrices of a Gram matrix, by Cholesky.
 
 .. math:: G_{SS}\, b = c_S , \qquad G_{SS} = L L'
 
-The fastest solver and the least accurate one: G squares the condition number of X. So every factor is checked in two
-ways. The smallest pivot :math:`L_{jj}^2 / G_{jj}`, the fraction of column j that the columns before it leave
-unexplained, finds dependent columns. It misses columns that *later* columns explain (on NIST's Wampler polynomials it
-is 3e-5 where the inverse has norm 6e5), so two random right-hand sides s are solved along: with :math:`D =
-\mathrm{diag}(G)^{1/2}`, :math:`D G^{-1} D s` holds rows of the inverse correlation matrix, whose diagonal are the
-variance inflation factors, times s. Members that fail may have lost more than five digits. Such members are refined
-on the data (``_kernel/refine.h``), columns that depend on others are confirmed there and dropped, and the minimum-norm
-solution is returned (``_kernel/dependent.h``). Members that remain doubtful are refitted from the data, never from this
-matrix, and counted.
+The fastest solver and the least accurate one: G squares the condition number of X. So every factor
+is checked in two ways. The smallest pivot :math:`L_{jj}^2 / G_{jj}`, the fraction of column j that
+the columns before it leave unexplained, finds dependent columns. It misses columns that *later*
+columns explain (on NIST's Wampler polynomials it is 3e-5 where the inverse has norm 6e5), so two
+random right-hand sides s are solved along: with :math:`D = \mathrm{diag}(G)^{1/2}`, :math:`D G^{-1}
+D s` holds rows of the inverse correlation matrix, whose diagonal are the variance inflation
+factors, times s. Members that fail may have lost more than five digits. Such members are refined on
+the data (``_kernel/refine.h``), columns that depend on others are confirmed there and dropped, and
+the minimum-norm solution is returned (``_kernel/dependent.h``). Members that remain doubtful are
+refitted from the data, never from this matrix, and counted.
 
-**Complement form.** For subsets of more than half of the columns and a well-conditioned G, with :math:`P = G^{-1}`,
-full solution :math:`b^0 = P c` and C the columns outside the subset,
+**Complement form.** For subsets of more than half of the columns and a well-conditioned G, with
+:math:`P = G^{-1}`, full solution :math:`b^0 = P c` and C the columns outside the subset,
 
 .. math:: b = b^0 - P_{:C} \, P_{CC}^{-1} \, b^0_C
 
@@ -44,7 +45,9 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def solve_shared(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def solve_shared(
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads
+) -> Solution:
     """Solve all members from the Gram matrix of all rows."""
     columns = partial(_columns, problem, threads)
     solution = from_moments(problem.moments_by(threads), features, threads, columns)
@@ -52,40 +55,56 @@ def solve_shared(problem: RowData, features: Subsets, samples: Subsets | None, t
 
 
 def from_moments(
-    moments: Moments, features: Subsets, threads: Threads, columns: Callable[[], Columns] | None = None
+    moments: Moments,
+    features: Subsets,
+    threads: Threads,
+    columns: Callable[[], Columns] | None = None,
 ) -> Solution:
-    """Solve all members from moments alone; members marked `refitted` have yet to be refitted from the data.
+    """Solve all members from moments alone; members marked `refitted` have yet to be refitted from
+    the data.
 
-    Members with dependent columns are marked too, unless `columns` returns the data to confirm dependence.
+    Members with dependent columns are marked too, unless `columns` returns the data to confirm
+    dependence.
     """
     q = moments.C.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
     constant = scale == 0
-    G = moments.G + np.diag(constant.astype(float)) if constant.any() else moments.G  # constant columns: coefficient 0
+    G = (
+        moments.G + np.diag(constant.astype(float)) if constant.any() else moments.G
+    )  # constant columns: coefficient 0
     values = None
     if _complement_pays(G, features):
         values = _complement(G, moments.C, scale, features, threads=threads)
     doubtful = np.zeros(len(features.indptr) - 1, dtype=bool)
     if values is None:
         C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
-        values, ratios, probed = _solve_principal(G, C, scale, q=q, features=features, threads=threads, columns=columns)
+        values, ratios, probed = _solve_principal(
+            G, C, scale, q=q, features=features, threads=threads, columns=columns
+        )
         doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
     intercepts = moments.mean_y - _times(values, features, moments.mean_x)
     return Solution(values, intercepts, doubtful, "gram")
 
 
-def solve_own(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
-    """Solve each member from the Gram matrix of its rows and columns, or from the data where that is not trusted."""
+def solve_own(
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads
+) -> Solution:
+    """Solve each member from the Gram matrix of its rows and columns, or from the data where that
+    is not trusted.
+    """
     solution = from_submatrices(problem, features, samples, threads)
     return _refit_doubtful(problem, features, samples, solution, threads=threads)
 
 
-def from_submatrices(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
-    """Solve each member from the Gram matrix of its rows and columns; `refitted` marks doubtful members.
+def from_submatrices(
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads
+) -> Solution:
+    """Solve each member from the Gram matrix of its rows and columns; `refitted` marks doubtful
+    members.
 
-    The probes are further targets, of pure noise (divided by the roots of the weights, since rows are sqrt-weighted): a
-    column's squared coefficient times its sum of squares is on average its variance inflation factor. Sums of squares
-    are those of all rows, in proportion.
+    The probes are further targets, of pure noise (divided by the roots of the weights, since rows
+    are sqrt-weighted): a column's squared coefficient times its sum of squares is on average its
+    variance inflation factor. Sums of squares are those of all rows, in proportion.
     """
     n = len(problem.Y)
     noise = _probes(n)
@@ -111,14 +130,21 @@ def _probes(size: int) -> Array:
 
 
 def _refit_doubtful(
-    problem: RowData, features: Subsets, samples: Subsets | None, solution: Solution, *, threads: Threads
+    problem: RowData,
+    features: Subsets,
+    samples: Subsets | None,
+    solution: Solution,
+    *,
+    threads: Threads,
 ) -> Solution:
     """Refit doubtful members from the data."""
     doubtful = np.flatnonzero(solution.refitted)
     if len(doubtful):
         rows = None if samples is None else samples.take(doubtful)
         entries = (problem.shape[0] if rows is None else rows.sizes) * features.sizes[doubtful]
-        refine = float(np.sum(entries)) <= orthogonal.LARGEST_REFINED  # nobody waits for so few entries
+        refine = (
+            float(np.sum(entries)) <= orthogonal.LARGEST_REFINED
+        )  # nobody waits for so few entries
         refits = orthogonal.solve(problem, features.take(doubtful), rows, threads, refine=refine)
         solution.put(doubtful, features.sizes, refits, refitted=True)
     return solution
@@ -156,9 +182,11 @@ def _solve_principal(
     threads: Threads,
     columns: Callable[[], Columns] | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the other solutions.
+    """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the
+    other solutions.
 
-    Data for dependent columns are made when the first members have dependent columns, or when later members do.
+    Data for dependent columns are made when the first members have dependent columns, or when later
+    members do.
     """
     G = np.ascontiguousarray(G)
     C = np.ascontiguousarray(C)
@@ -206,7 +234,13 @@ def _solve_principal(
 
 
 def _solve_submatrices(
-    problem: RowData, features: Subsets, samples: Subsets | None, *, Y: Array, scale: Array, threads: Threads
+    problem: RowData,
+    features: Subsets,
+    samples: Subsets | None,
+    *,
+    Y: Array,
+    scale: Array,
+    threads: Threads,
 ) -> tuple[Array, Array, Array, Array]:
     """Coefficients, intercepts, pivot ratios and the largest scaled coefficients of the probes."""
     n = problem.shape[0]
@@ -274,11 +308,17 @@ def _one_list(size: int) -> kernels.Lists:
 
 
 def _gatherable(X: Array, features: Subsets, threads: Threads) -> Array:
-    """X in an order to gather columns from: column order for wide data, where row order reads a cache line an entry."""
-    in_order = X.flags.f_contiguous or (X.flags.c_contiguous and X.shape[1] < 16 * features.sizes.mean())
+    """X in an order to gather columns from: column order for wide data, where row order reads a
+    cache line an entry.
+    """
+    in_order = X.flags.f_contiguous or (
+        X.flags.c_contiguous and X.shape[1] < 16 * features.sizes.mean()
+    )
     if in_order and X.flags.aligned:
         return X
-    memory.require(X.nbytes, "A copy of X in column order", "Pass X in Fortran order (numpy.asfortranarray).")
+    memory.require(
+        X.nbytes, "A copy of X in column order", "Pass X in Fortran order (numpy.asfortranarray)."
+    )
     copy = np.empty(X.shape, order="F")
 
     def work(start: int, stop: int) -> None:
@@ -289,22 +329,30 @@ def _gatherable(X: Array, features: Subsets, threads: Threads) -> Array:
 
 
 def _complement_pays(G: Array, features: Subsets) -> bool:
-    """Whether solving for the columns outside is less work: p^3 + k ((p-m)^3/3 + 2 p^2) against k m^3/3."""
+    """Whether solving for the columns outside is less work: p^3 + k ((p-m)^3/3 + 2 p^2) against k
+    m^3/3.
+    """
     p = len(G)
     m = np.diff(features.indptr)
     complement_flops = p**3 + np.sum((p - m) ** 3.0 / 3) + 2.0 * len(m) * p**2
     return bool(complement_flops < np.sum(m**3.0 / 3))
 
 
-def _complement(G: Array, C: Array, scale: Array, features: Subsets, *, threads: Threads) -> Array | None:
-    """Coefficients by the complement form, or None where G is not well-conditioned enough for its inverse.
+def _complement(
+    G: Array, C: Array, scale: Array, features: Subsets, *, threads: Threads
+) -> Array | None:
+    """Coefficients by the complement form, or None where G is not well-conditioned enough for its
+    inverse.
 
-    The diagonal of the inverse holds the variance inflation factors of all columns together, which bound the factors of
-    every subset: no member needs a separate probe. The inverse squares the condition once more, hence the lower limit.
-    One thread of BLAS, so that results do not depend on the number of threads.
+    The diagonal of the inverse holds the variance inflation factors of all columns together, which
+    bound the factors of every subset: no member needs a separate probe. The inverse squares the
+    condition once more, hence the lower limit. One thread of BLAS, so that results do not depend on
+    the number of threads.
     """
     with one_blas_thread():
-        L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
+        L, info = la.lapack.dpotrf(
+            G.T, lower=True, clean=False
+        )  # G is symmetric; its transpose needs no reordering
         if info:
             return None
         P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
@@ -329,7 +377,9 @@ def _complement(G: Array, C: Array, scale: Array, features: Subsets, *, threads:
                 solved = full[:, t] - dense @ P
                 values[inner_entries, t] = solved[_owner(inner), inner.indices]
 
-        threads.quiet()(work, len(features.indptr) - 1, chunk=64)  # not fewer: every product reads all of P
+        threads.quiet()(
+            work, len(features.indptr) - 1, chunk=64
+        )  # not fewer: every product reads all of P
         return values
 
 

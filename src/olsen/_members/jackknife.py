@@ -1,32 +1,36 @@
 r"""Leave-one-out of members, and its sums over an ensemble, without a refit for every row.
 
-**One member.** With (centred, sqrt-weighted) submatrix A, targets B and :math:`Z = A^{+}`, deleting row l gives
+**One member.** With (centred, sqrt-weighted) submatrix A, targets B and :math:`Z = A^{+}`, deleting
+row l gives
 
 .. math:: b_{-l} = b - Z_{:,l}\, e_l , \qquad
           e_l = \frac{r_l}{1 - h_l} \;\text{if } h_l < 1, \qquad
           e_l = \frac{Z_{:,l}' b}{Z_{:,l}' Z_{:,l}} \;\text{if } h_l = 1
 
-with residual r and leverage :math:`h_l = (A Z)_{ll} + w_l / \sum w` (the last term only with an intercept). The second
-case (Greville) is a row that is fitted exactly, as all rows of a minimum-norm member are. Status: exact. Rows outside
-the member's sample have :math:`e_l = y_l - \hat y_l`, and deleting such a row changes nothing. Z comes from the inverse
-of the smaller Gram matrix, A'A or AA', where that inverse is trusted, and from a QR or SVD of the data otherwise.
+with residual r and leverage :math:`h_l = (A Z)_{ll} + w_l / \sum w` (the last term only with an
+intercept). The second case (Greville) is a row that is fitted exactly, as all rows of a
+minimum-norm member are. Status: exact. Rows outside the member's sample have :math:`e_l = y_l -
+\hat y_l`, and deleting such a row changes nothing. Z comes from the inverse of the smaller Gram
+matrix, A'A or AA', where that inverse is trusted, and from a QR or SVD of the data otherwise.
 
-**Members on all rows.** With centred rows :math:`a_l`, weights in the mean :math:`s_l = w_l / \sum w` (zero without an
-intercept) and :math:`P_i = G_{SS}^{-1}`, zero outside the columns of member i,
+**Members on all rows.** With centred rows :math:`a_l`, weights in the mean :math:`s_l = w_l / \sum
+w` (zero without an intercept) and :math:`P_i = G_{SS}^{-1}`, zero outside the columns of member i,
 
 .. math:: e_{il} = \frac{y_l - \bar y - a_l' b_i}{1 - s_l - w_l a_l' P_i a_l} , \qquad
           b_i - b_{i,-l} = w_l P_i a_l e_{il}
 
-so a block of rows and a batch of members of one size need one stacked product :math:`P_i A`: :math:`2 m^2` flops a row
-and member, and nothing larger than a batch is stored. Threads divide the rows among themselves, so sums over members do
-not depend on the number of threads. For members of most columns, with P the inverse of the Gram matrix of all columns,
-C the columns outside the member and :math:`g_l = P a_l`, :math:`P_i a_l = g_l - P_{:C} P_{CC}^{-1} g_{l,C}`: a product
-of size p - m (complement form). Four cases are deleted from one member at a time: rows that a member fits too closely,
-members on a sample of the rows, members of more columns than rows, and members whose inverse is not trusted.
+so a block of rows and a batch of members of one size need one stacked product :math:`P_i A`:
+:math:`2 m^2` flops a row and member, and nothing larger than a batch is stored. Threads divide the
+rows among themselves, so sums over members do not depend on the number of threads. For members of
+most columns, with P the inverse of the Gram matrix of all columns, C the columns outside the member
+and :math:`g_l = P a_l`, :math:`P_i a_l = g_l - P_{:C} P_{CC}^{-1} g_{l,C}`: a product of size p - m
+(complement form). Four cases are deleted from one member at a time: rows that a member fits too
+closely, members on a sample of the rows, members of more columns than rows, and members whose
+inverse is not trusted.
 
-**Infinitely many determinantal members** are ridge regression with the mean inverse :math:`M = (G + \lambda
-D^{-1})^{-1}` (``subsets.Determinantal``) in place of :math:`P_i`. Status: exact for a fixed penalty; the change of the
-penalty that an expected size implies when row l is deleted is ignored.
+**Infinitely many determinantal members** are ridge regression with the mean inverse :math:`M = (G +
+\lambda D^{-1})^{-1}` (``subsets.Determinantal``) in place of :math:`P_i`. Status: exact for a fixed
+penalty; the change of the penalty that an expected size implies when row l is deleted is ignored.
 """
 
 from __future__ import annotations
@@ -50,11 +54,13 @@ from .orthogonal import basis_and_inverse, least_squares
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Called with columns, rows and weighted coefficient changes (q, columns, rows), summed over some of the members.
-# The same rows may come several times, but two threads never call at once.
+# Called with columns, rows and weighted coefficient changes (q, columns, rows), summed over some of
+# the members. The same rows may come several times, but two threads never call at once.
 Visit = Callable[[Indices, Any, NDArray[np.float64]], None]
 
-BLOCK_BYTES = 1 << 18  # a block of rows: it stays in the cache of a core while members are applied to it
+BLOCK_BYTES = (
+    1 << 18
+)  # a block of rows: it stays in the cache of a core while members are applied to it
 BATCH_BYTES = 3 << 17  # a batch of members applied to one block: it stays in that cache too
 GROUP_BYTES = 1 << 26  # inverses stored at a time
 
@@ -72,7 +78,9 @@ class _MemberDeletion:
     mean_y: NDArray[np.float64]  # (n, q) mean of the member's targets without row l
     mean_weights: NDArray[np.float64]  # (tau,) weight of each of the member's rows in its means
     pinv: NDArray[np.float64]  # (m, tau) derivative of the coefficients with respect to the targets
-    refits: dict[int, NDArray[np.float64]]  # (m, q) changes of the coefficients for rows that needed a refit
+    refits: dict[
+        int, NDArray[np.float64]
+    ]  # (m, q) changes of the coefficients for rows that needed a refit
 
     def coef_change(self) -> NDArray[np.float64]:
         """Coefficients minus those without row l, (q, m, tau)."""
@@ -89,7 +97,8 @@ class _Inverse(NamedTuple):
     hat_left: Array  # (tau, r)
     hat_right: Array  # (r, tau)
     doubt: float  # smallest 1 - h for which the residual of a row is trusted
-    interpolates: bool  # all rows are fitted exactly; 1 - h is then pure rounding, which grows with the offset
+    # all rows are fitted exactly; 1 - h is then pure rounding, which grows with the offset
+    interpolates: bool
 
 
 def delete_each_row(problem: RowData, columns: Indices, rows: Indices | None) -> _MemberDeletion:
@@ -115,7 +124,9 @@ def delete_each_row(problem: RowData, columns: Indices, rows: Indices | None) ->
         residual[row] = problem.Y[row] - predicted
         refits[l] = coef - refit_coef
     mean_y = np.tile(part.mean_y, (n, 1))
-    mean_y[member_rows] = (part.mean_y - mean_weights[:, None] * problem.Y[member_rows]) / (1 - mean_weights)[:, None]
+    mean_y[member_rows] = (part.mean_y - mean_weights[:, None] * problem.Y[member_rows]) / (
+        1 - mean_weights
+    )[:, None]
     return _MemberDeletion(
         rows=member_rows,
         coef=coef,
@@ -133,7 +144,9 @@ def delete_each_row(problem: RowData, columns: Indices, rows: Indices | None) ->
 def _inverse_and_residuals(
     problem: RowData, part: Submatrix, columns: Indices, mean_weights: Array
 ) -> tuple[Array, Array, Indices]:
-    """Pseudo-inverse, and :func:`_residuals`; from the Gram matrix unless a row needs more, else from the data."""
+    """Pseudo-inverse, and :func:`_residuals`; from the Gram matrix unless a row needs more, else
+    from the data.
+    """
     inverse = _from_gram(problem, part, mean_weights)
     if inverse is not None:
         residuals, refit_rows = _residuals(part, mean_weights, inverse)
@@ -141,15 +154,19 @@ def _inverse_and_residuals(
             return inverse.Z, residuals, refit_rows
     freedom = len(part.A) - problem.fit_intercept
     Q, Z = basis_and_inverse(part.A, problem.cutoff(part, columns), freedom)  # by QR or SVD
-    inverse = _Inverse(Z, hat_left=Q, hat_right=Q.T, doubt=EXACT_FIT, interpolates=Q.shape[1] >= freedom)
+    inverse = _Inverse(
+        Z, hat_left=Q, hat_right=Q.T, doubt=EXACT_FIT, interpolates=Q.shape[1] >= freedom
+    )
     residuals, refit_rows = _residuals(part, mean_weights, inverse)
     return Z, residuals, refit_rows
 
 
 def _residuals(part: Submatrix, mean_weights: Array, inverse: _Inverse) -> tuple[Array, Indices]:
-    """Residuals (tau, q) of deleted rows in the sqrt-weighted units of B, and the rows that need a refit.
+    """Residuals (tau, q) of deleted rows in the sqrt-weighted units of B, and the rows that need a
+    refit.
 
-    A row of leverage near one takes Greville's formula if deleting it costs a rank, and a refit otherwise.
+    A row of leverage near one takes Greville's formula if deleting it costs a rank, and a refit
+    otherwise.
     """
     Z, hat_left, hat_right, doubt, interpolates = inverse
     remainder = 1 - np.einsum("lr,rl->l", hat_left, hat_right) - mean_weights
@@ -158,9 +175,13 @@ def _residuals(part: Submatrix, mean_weights: Array, inverse: _Inverse) -> tuple
     residuals = (part.B - hat_left @ (hat_right @ part.B)) / remainder[:, None]
     costs_rank = np.ones(len(close_rows), dtype=bool)
     if not interpolates and len(close_rows):
-        hat = hat_left[close_rows] @ hat_right + np.sqrt(np.outer(mean_weights[close_rows], mean_weights))
+        hat = hat_left[close_rows] @ hat_right + np.sqrt(
+            np.outer(mean_weights[close_rows], mean_weights)
+        )
         hat[np.arange(len(close_rows)), close_rows] = 0.0
-        costs_rank = np.array([costs_a_rank(float(hat_row @ hat_row), len(hat_left)) for hat_row in hat], dtype=bool)
+        costs_rank = np.array(
+            [costs_a_rank(float(hat_row @ hat_row), len(hat_left)) for hat_row in hat], dtype=bool
+        )
     rank_rows = close_rows[costs_rank]
     Z_rank = Z[:, rank_rows]
     residuals[rank_rows] = (Z_rank.T @ (Z @ part.B)) / np.sum(Z_rank * Z_rank, axis=0)[:, None]
@@ -168,7 +189,9 @@ def _residuals(part: Submatrix, mean_weights: Array, inverse: _Inverse) -> tuple
 
 
 def _from_gram(problem: RowData, part: Submatrix, mean_weights: Array) -> _Inverse | None:
-    """Pseudo-inverse from the smaller Gram matrix, of the columns or the rows; None where that is not trusted."""
+    """Pseudo-inverse from the smaller Gram matrix, of the columns or the rows; None where that is
+    not trusted.
+    """
     A = part.A
     if not min(A.shape):
         return None
@@ -177,9 +200,15 @@ def _from_gram(problem: RowData, part: Submatrix, mean_weights: Array) -> _Inver
         if not inflation[0] < LARGEST_INFLATION:
             return None
         Z = P @ A.T
-        return _Inverse(Z, hat_left=A, hat_right=Z, doubt=float(_doubtful_below(inflation)[0]), interpolates=False)
-    # A minimum-norm member. Root weights are orthogonal to centred rows; a multiple of their outer product makes K
-    # definite.
+        return _Inverse(
+            Z,
+            hat_left=A,
+            hat_right=Z,
+            doubt=float(_doubtful_below(inflation)[0]),
+            interpolates=False,
+        )
+    # A minimum-norm member. Root weights are orthogonal to centred rows; a multiple of their outer
+    # product makes K definite.
     K = A @ A.T
     unit = np.trace(K) / len(K)
     null = np.sqrt(mean_weights)  # of length one with an intercept, else zero
@@ -197,11 +226,13 @@ def _from_gram(problem: RowData, part: Submatrix, mean_weights: Array) -> _Inver
 
 
 def inverses(G: Array) -> tuple[Array, Array]:
-    """Inverses of Gram matrices (b, m, m), and the inflation of each: its largest entry in units of the columns.
+    """Inverses of Gram matrices (b, m, m), and the inflation of each: its largest entry in units of
+    the columns.
 
-    The diagonal holds the variance inflation factors. The largest entry of a positive definite matrix is on its
-    diagonal; an inverse that rounding has made indefinite has a larger entry elsewhere. The inflation is infinite where
-    there is no inverse. Columns of zeros get a diagonal entry of one, which is zero in all products.
+    The diagonal holds the variance inflation factors. The largest entry of a positive definite
+    matrix is on its diagonal; an inverse that rounding has made indefinite has a larger entry
+    elsewhere. The inflation is infinite where there is no inverse. Columns of zeros get a diagonal
+    entry of one, which is zero in all products.
 
     NumPy's functions release the interpreter lock; SciPy's do not.
     """
@@ -216,16 +247,22 @@ def inverses(G: Array) -> tuple[Array, Array]:
         if len(G) == 1:
             return np.zeros_like(G), np.full(1, np.inf)
         single = [inverses(matrix[None]) for matrix in G]
-        return np.concatenate([P for P, _ in single]), np.concatenate([inflation for _, inflation in single])
+        return np.concatenate([P for P, _ in single]), np.concatenate(
+            [inflation for _, inflation in single]
+        )
     length = np.sqrt(diagonal)
     scaled = P * length[:, :, None]
     scaled *= length[:, None, :]
-    largest = np.maximum(scaled.max(axis=(1, 2), initial=0.0), -scaled.min(axis=(1, 2), initial=0.0))
+    largest = np.maximum(
+        scaled.max(axis=(1, 2), initial=0.0), -scaled.min(axis=(1, 2), initial=0.0)
+    )
     return P, np.where(np.isfinite(largest), largest, np.inf)
 
 
 def _doubtful_below(inflation: Array) -> Array:
-    """Smallest 1 - h for which r / (1 - h) keeps eight digits: h has an error of eps times the inflation."""
+    """Smallest 1 - h for which r / (1 - h) keeps eight digits: h has an error of eps times the
+    inflation.
+    """
     return np.maximum(EXACT_FIT, 1e8 * EPS * inflation)
 
 
@@ -233,8 +270,8 @@ def _doubtful_below(inflation: Array) -> Array:
 class _Operator:
     """Derivative of the ensemble with respect to the targets.
 
-    The derivative of the coefficients is :math:`M A' W + F`, with centred rows A. The derivative of the prediction at
-    the means is `centre` plus the scale times `moved`.
+    The derivative of the coefficients is :math:`M A' W + F`, with centred rows A. The derivative of
+    the prediction at the means is `centre` plus the scale times `moved`.
     """
 
     M: NDArray[np.float64]  # (p, p)
@@ -248,7 +285,9 @@ class TrainingRows:
     """Centred rows of a problem, read in blocks."""
 
     problem: RowData
-    dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # constant columns
+    dead: NDArray[np.int64] = field(
+        default_factory=lambda: np.empty(0, dtype=np.int64)
+    )  # constant columns
 
     @cached_property
     def mean_weights(self) -> NDArray[np.float64]:
@@ -321,14 +360,20 @@ class Deleted:
         if self.operator is not None:
             self.operator.centre[:] += weight * rows.mean_weights
 
-    def add_residuals(self, rows: TrainingRows, block: Any, residual: Array, change: Array | None) -> None:
-        """Add residuals (rows, q) of members on all rows for a block, and changes of all coefficients (q, p, rows)."""
+    def add_residuals(
+        self, rows: TrainingRows, block: Any, residual: Array, change: Array | None
+    ) -> None:
+        """Add residuals (rows, q) of members on all rows for a block, and changes of all
+        coefficients (q, p, rows).
+        """
         self.residual[block] += residual
         self.moved[block] += rows.mean_weights[block, None] * residual
         if self.visit is not None and change is not None:
             self.visit(np.arange(len(self.coef)), block, change)
 
-    def add_member(self, rows: TrainingRows, columns: Indices, member: _MemberDeletion, weight: float) -> None:
+    def add_member(
+        self, rows: TrainingRows, columns: Indices, member: _MemberDeletion, weight: float
+    ) -> None:
         """Add a member with separate rows, means or inverse."""
         mean_shift = member.mean_x - rows.problem.means[0][columns]  # zero for a member on all rows
         self.coef[columns] += weight * member.coef
@@ -336,7 +381,9 @@ class Deleted:
         self.residual[:] += weight * member.residual
         self.mean_y[:] += weight * member.mean_y
         self.mean_change[:] += weight * (member.mean_all - member.mean_y)
-        self.moved[member.rows] += weight * member.mean_weights[:, None] * member.residual[member.rows]
+        self.moved[member.rows] += (
+            weight * member.mean_weights[:, None] * member.residual[member.rows]
+        )
         if mean_shift.any():
             self.moved[member.rows] -= weight * (mean_shift @ member.coef_change()).T
         if self.visit is not None:
@@ -358,7 +405,9 @@ def delete_rows(
     visit: Visit | None = None,
     operator: bool = False,
 ) -> tuple[Deleted, TrainingRows]:
-    """Sum over members; `visit` receives the changes of coefficients, which may not fit into memory at once."""
+    """Sum over members; `visit` receives the changes of coefficients, which may not fit into memory
+    at once.
+    """
     n, p = problem.shape
     members = np.flatnonzero(weights)
     sums = Deleted.zeros(problem, operator, visit)
@@ -366,14 +415,22 @@ def delete_rows(
     if samples is None:
         tall = members[features.sizes[members] < n - problem.fit_intercept]
     sizes = features.sizes[tall]
-    # one Gram matrix of all columns is less work than one for each member, or saves copies of many rows
+    # one Gram matrix of all columns is less work than one for each member, or saves copies of many
+    # rows
     saves_copies = p <= n and 32.0 * n * float(sizes.max(initial=0)) > GROUP_BYTES
     saves_work = float(p) ** 2 <= 2 * float(np.sum(sizes.astype(float) ** 2))
     if len(tall) and (saves_copies or saves_work):
-        rows = TrainingRows(problem, np.flatnonzero(np.diagonal(problem.moments_by(threads).G) <= 0))
+        rows = TrainingRows(
+            problem, np.flatnonzero(np.diagonal(problem.moments_by(threads).G) <= 0)
+        )
         for form, form_members in _forms(problem, features, tall):
             added = _add_batches(
-                rows=rows, form=form, weights=weights, members=form_members, threads=threads.quiet(), sums=sums
+                rows=rows,
+                form=form,
+                weights=weights,
+                members=form_members,
+                threads=threads.quiet(),
+                sums=sums,
             )
             members = np.setdiff1d(members, added)
     else:  # no Gram matrix is made: members centre their columns themselves
@@ -393,7 +450,9 @@ def delete_rows(
 
 @dataclass(frozen=True)
 class _Form:
-    """Principal submatrices to invert: of the Gram matrix, or of its inverse for the columns outside a member."""
+    """Principal submatrices to invert: of the Gram matrix, or of its inverse for the columns
+    outside a member.
+    """
 
     features: Subsets  # columns of all members
     subsets: Subsets  # columns of the submatrices: the members' columns, or the complements
@@ -416,7 +475,12 @@ def _forms(problem: RowData, features: Subsets, members: Indices) -> list[tuple[
         (P,), inflation = inverses(G[None])
         if inflation[0] < LARGEST_INFLATION**0.5:  # the form multiplies by the inverse once more
             complement = _Form(
-                features, features.complement(), M=P, C=P @ C, complement=True, inflation=float(inflation[0])
+                features,
+                features.complement(),
+                M=P,
+                C=P @ C,
+                complement=True,
+                inflation=float(inflation[0]),
             )
             return [(complement, members[large]), (direct, members[~large])]
     return [(direct, members)]
@@ -447,7 +511,8 @@ class _Batch:
             P = P[trusted]
             inflation = inflation[trusted]
         adder = sp.csc_array(
-            (np.ones(columns.size), columns.ravel(), np.arange(columns.size + 1)), shape=(len(form.M), columns.size)
+            (np.ones(columns.size), columns.ravel(), np.arange(columns.size + 1)),
+            shape=(len(form.M), columns.size),
         )
         return cls(
             members=members,
@@ -461,9 +526,17 @@ class _Batch:
 
 
 def _add_batches(
-    *, rows: TrainingRows, form: _Form, weights: Array, members: Indices, threads: Threads, sums: Deleted
+    *,
+    rows: TrainingRows,
+    form: _Form,
+    weights: Array,
+    members: Indices,
+    threads: Threads,
+    sums: Deleted,
 ) -> Indices:
-    """Add members on all rows from one Gram matrix, and return the members whose inverse was trusted."""
+    """Add members on all rows from one Gram matrix, and return the members whose inverse was
+    trusted.
+    """
     blocks = rows.blocks()
     sizes = form.subsets.sizes[members]
     added = [members[:0]]
@@ -483,10 +556,20 @@ def _add_batches(
         inverted = list(chain.from_iterable(threads(invert, len(group))))
         close_fits: list[tuple[Indices, Indices]] = []
 
-        def work(start: int, stop: int, inverted: list[_Batch] = inverted, close_fits: list[Any] = close_fits) -> None:
+        def work(
+            start: int,
+            stop: int,
+            inverted: list[_Batch] = inverted,
+            close_fits: list[Any] = close_fits,
+        ) -> None:
             for block in blocks[start:stop]:
                 residual, change = _on_block(
-                    rows, form, block, inverted, with_changes=sums.visit is not None, close_fits=close_fits
+                    rows,
+                    form,
+                    block,
+                    inverted,
+                    with_changes=sums.visit is not None,
+                    close_fits=close_fits,
                 )
                 sums.add_residuals(rows, block, residual, change)
 
@@ -503,7 +586,9 @@ def _add_members(rows: TrainingRows, form: _Form, batches: list[_Batch], sums: D
     M = np.zeros(form.M.shape)
     total_weight = sum(float(batch.weights.sum()) for batch in batches)
     for batch in batches:
-        for weight, columns, P, b in zip(batch.weights, batch.columns, batch.inverse, batch.coef, strict=True):
+        for weight, columns, P, b in zip(
+            batch.weights, batch.columns, batch.inverse, batch.coef, strict=True
+        ):
             coef[columns] += weight * b.T
             if sums.operator is not None:
                 M[np.ix_(columns, columns)] += weight * P
@@ -515,11 +600,19 @@ def _add_members(rows: TrainingRows, form: _Form, batches: list[_Batch], sums: D
 
 
 def _on_block(
-    rows: TrainingRows, form: _Form, block: slice, batches: list[_Batch], *, with_changes: bool, close_fits: list[Any]
+    rows: TrainingRows,
+    form: _Form,
+    block: slice,
+    batches: list[_Batch],
+    *,
+    with_changes: bool,
+    close_fits: list[Any],
 ) -> tuple[Array, Array | None]:
-    """Sums over members of residuals without each row of a block, (rows, q), and of changes, (q, p, rows).
+    """Sums over members of residuals without each row of a block, (rows, q), and of changes, (q, p,
+    rows).
 
-    A row that a member fits too closely adds zero here; the pair is appended to `close_fits`, as members and rows.
+    A row that a member fits too closely adds zero here; the pair is appended to `close_fits`, as
+    members and rows.
     """
     a = rows.block(block)
     weight = rows.problem.weights[block]
@@ -548,7 +641,9 @@ def _on_block(
         if change is not None:
             for t in range(q):
                 last_target = t == q - 1  # D is not needed any more
-                member_change = np.multiply(D, (residual[:, t] * weight)[:, None], out=D if last_target else None)
+                member_change = np.multiply(
+                    D, (residual[:, t] * weight)[:, None], out=D if last_target else None
+                )
                 change[t] += batch.adder @ member_change.reshape(-1, a.shape[1])
     if change is not None and form.complement:
         change = g * (weight * total)[:, None] - form.M @ change
@@ -556,7 +651,12 @@ def _on_block(
 
 
 def _add_close_rows(
-    rows: TrainingRows, features: Subsets, weights: Array, *, close_fits: list[tuple[Indices, Indices]], sums: Deleted
+    rows: TrainingRows,
+    features: Subsets,
+    weights: Array,
+    *,
+    close_fits: list[tuple[Indices, Indices]],
+    sums: Deleted,
 ) -> None:
     """Add residuals and changes for rows that members fit too closely for the batched inverse."""
     if not close_fits:
@@ -589,14 +689,16 @@ def _add_one_by_one(
         memory.require(
             8.0 * features.n_items * n,
             f"The derivative of {features.n_items} coefficients with respect to {n} targets",
-            "Standard errors need it for members on some of the rows, dependent columns or more columns than rows; "
-            "predict_interval(method='jackknife') does not.",
+            "Standard errors need it for members on some of the rows, dependent columns or more"
+            " columns than rows; predict_interval(method='jackknife') does not.",
         )
         sums = replace(sums, operator=replace(sums.operator, F=np.zeros((features.n_items, n))))
     n_rows = n if samples is None else samples.sizes[members]
     member_bytes = 32.0 * max(1.0, float(np.max(sizes * n_rows)))
     memory.require(
-        member_bytes, f"Deleting rows from a member of {sizes.max()} columns", "Use fewer columns or rows a member."
+        member_bytes,
+        f"Deleting rows from a member of {sizes.max()} columns",
+        "Use fewer columns or rows a member.",
     )
     room = min(4 * GROUP_BYTES, memory.available_bytes() / 4)
     step = int(np.clip(room / member_bytes, 1, 16 * threads.n_threads))
@@ -621,7 +723,11 @@ def delete_rows_of_limit(
     """Sums of :func:`delete_rows` for infinitely many determinantal members."""
     rows = TrainingRows(problem, np.flatnonzero(process.spreads == 0))
     sums = Deleted.zeros(problem, operator, visit)
-    half = np.sqrt(process.spreads)[:, None] * process.vectors / np.sqrt(process.values + process.penalty)  # M = hh'
+    half = (
+        np.sqrt(process.spreads)[:, None]
+        * process.vectors
+        / np.sqrt(process.values + process.penalty)
+    )  # M = hh'
     weight = problem.weights
     Y = problem.Y - problem.means[1]
     coef = np.zeros(sums.coef.shape)

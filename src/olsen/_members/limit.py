@@ -1,6 +1,7 @@
 """Determinantal processes of a design, and the limit of infinitely many members.
 
-Functions take the rows in memory, or None where rows are elsewhere, and a function that gives the moments of all rows.
+Functions take the rows in memory, or None where rows are elsewhere, and a function that gives the
+moments of all rows.
 """
 
 from __future__ import annotations
@@ -21,26 +22,36 @@ from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Design, Determinantal
 from . import gram
 from .mean import Members, member_sum
-from .penalised import JITTER, System, few_columns, limit_members, standard_deviations, standardised_rows
+from .penalised import (
+    JITTER,
+    System,
+    few_columns,
+    limit_members,
+    standard_deviations,
+    standardised_rows,
+)
 
 Array = NDArray[np.float64]
 
 GetMoments = Callable[[], Moments]
 
-# number of drawn uniform members in an infinite ensemble: in proportion to their weight, and at least a minimum
+# number of drawn uniform members in an infinite ensemble: in proportion to their weight, and at
+# least a minimum
 UNIFORM_MEMBERS_AT_FULL_WEIGHT = 1000
 MIN_UNIFORM_MEMBERS = 100
-# rows or columns up to which one BLAS thread computes eigenvectors in less time than idle BLAS threads spin
+# rows or columns up to which one BLAS thread computes eigenvectors in less time than idle BLAS
+# threads spin
 MAX_SINGLE_THREAD_EIGEN_SIZE = 500
 
 
 def process_of(
     problem: RowData | None, moments: GetMoments, design: Design, *, draws: bool = True
 ) -> tuple[Determinantal, ...]:
-    """Build the determinantal processes of a design, from the Gram matrix or, if n_rows < n_columns, from the rows.
+    """Build the determinantal processes of a design, from the Gram matrix or, if n_rows <
+    n_columns, from the rows.
 
-    Small problems use one BLAS thread: further BLAS threads would keep spinning for milliseconds afterwards and take
-    the cores from the threads that draw members.
+    Small problems use one BLAS thread: further BLAS threads would keep spinning for milliseconds
+    afterwards and take the cores from the threads that draw members.
     """
     small = min(design.n_rows, design.n_columns) <= MAX_SINGLE_THREAD_EIGEN_SIZE
     with one_blas_thread() if small else nullcontext():
@@ -52,14 +63,18 @@ def process_of(
 
 
 def _schemes(design: Design) -> list[dict[str, Any]]:
-    """Arguments of the process of every determinantal scheme: an expected size, or prior variances and a penalty."""
+    """Arguments of the process of every determinantal scheme: an expected size, or prior variances
+    and a penalty.
+    """
     if design.spreads is None or design.penalties is None:
         return [{"size": design.expected_size}]
     pairs = zip(design.spreads, design.penalties, strict=True)
     return [{"spreads": spreads, "penalty": penalty} for spreads, penalty in pairs]
 
 
-def _process_of(problem: RowData | None, moments: GetMoments, scheme: dict[str, Any]) -> Determinantal:
+def _process_of(
+    problem: RowData | None, moments: GetMoments, scheme: dict[str, Any]
+) -> Determinantal:
     if problem is None or not problem.space.on_host:
         return _process_of_moments(moments(), scheme)
     if problem.shape[1] <= problem.shape[0]:
@@ -73,7 +88,8 @@ def _process_of(problem: RowData | None, moments: GetMoments, scheme: dict[str, 
 def _process_of_moments(moments: Moments, scheme: dict[str, Any]) -> Determinantal:
     """Build the process from moments alone, without the rows.
 
-    An inaccurate size is an error, because the user chose the size; a penalty was chosen by the program.
+    An inaccurate size is an error, because the user chose the size; a penalty was chosen by the
+    program.
     """
     process = Determinantal.from_gram(moments.G, **scheme)
     return process if "penalty" in scheme else _trusted(process)
@@ -87,23 +103,29 @@ def _all_rows(problem: RowData) -> Submatrix:
 def _trusted(process: Determinantal) -> Determinantal:
     if process.doubtful:
         raise ValueError(
-            f"determinantal members of {process.chances.sum():g} columns on average need directions that X'X cannot "
-            f"distinguish from rounding error, and only X'X is kept for data in blocks, on a cluster or on a device. "
-            f"Use a smaller max_features, or load X as an array in memory."
+            f"determinantal members of {process.chances.sum():g} columns on average need directions"
+            " that X'X cannot distinguish from rounding error, and only X'X is kept for data in"
+            " blocks, on a cluster or on a device. Use a smaller max_features, or load X as an"
+            " array in memory."
         )
     return process
 
 
-def limit_of(problem: RowData | None, moments: GetMoments, design: Design, threads: Threads) -> Members:
+def limit_of(
+    problem: RowData | None, moments: GetMoments, design: Design, threads: Threads
+) -> Members:
     """Exact mean of infinitely many determinantal members.
 
-    Uniform members have no closed form: if their weight is positive, `n_uniform_members` of that weight are drawn.
+    Uniform members have no closed form: if their weight is positive, `n_uniform_members` of that
+    weight are drawn.
     """
     weight = 0.0 if design.shares is None else design.uniform_share
     if problem is None:
         moments_of_all_rows = moments()
         limit = limit_of_moments(moments_of_all_rows, design)
-        return _add_uniform_from_moments(limit, moments_of_all_rows, design, weight=weight, threads=threads)
+        return _add_uniform_from_moments(
+            limit, moments_of_all_rows, design, weight=weight, threads=threads
+        )
     if design.shares is None and design.process is None:
         design = replace(design, process=process_of(problem, moments, design, draws=False))
     if problem.has_moments:
@@ -114,12 +136,16 @@ def limit_of(problem: RowData | None, moments: GetMoments, design: Design, threa
         limit = _limit(design, rows.A.T @ rows.B, system, mean_x=rows.mean_x, mean_y=rows.mean_y)
     if few_columns(problem.shape):  # uniform members are solved from moments, as in the folds
         moments_of_all_rows = problem.moments_by(threads)
-        return _add_uniform_from_moments(limit, moments_of_all_rows, design, weight=weight, threads=threads)
+        return _add_uniform_from_moments(
+            limit, moments_of_all_rows, design, weight=weight, threads=threads
+        )
     return _add_uniform_from_rows(limit, problem, design, weight=weight, threads=threads)
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
-    """Exact mean of infinitely many determinantal members from moments on the host, without uniform members."""
+    """Exact mean of infinitely many determinantal members from moments on the host, without uniform
+    members.
+    """
     if design.shares is None and design.process is None:
         (scheme,) = _schemes(design)
         design = replace(design, process=(_process_of_moments(moments, scheme),))
@@ -127,14 +153,18 @@ def limit_of_moments(moments: Moments, design: Design) -> Members:
     return _limit(design, moments.C, system, mean_x=moments.mean_x, mean_y=moments.mean_y)
 
 
-def _limit(design: Design, C: Array, system: Callable[[Array], System], *, mean_x: Array, mean_y: Array) -> Members:
+def _limit(
+    design: Design, C: Array, system: Callable[[Array], System], *, mean_x: Array, mean_y: Array
+) -> Members:
     """Limit from the centred products C = X'y and ``system(prior_variances)``."""
     if design.shares is None:
         assert design.process is not None
         return limit_members(design.process[0].mean_coefficients(C), mean_x, mean_y)
     assert design.spreads is not None and design.penalties is not None
     coef = np.zeros(C.shape)
-    for weight, prior_variances, penalty in zip(design.shares, design.spreads, design.penalties, strict=False):
+    for weight, prior_variances, penalty in zip(
+        design.shares, design.spreads, design.penalties, strict=False
+    ):
         coef += weight * system(prior_variances).coefficients(np.array([penalty]))[0]
     return limit_members(coef, mean_x, mean_y)
 
@@ -145,7 +175,9 @@ def n_uniform_members(weight: float) -> int:
 
 
 def drawable(problem: RowData | None, moments: GetMoments, design: Design) -> Design:
-    """Complete a design for drawing: its determinantal process is computed now if the limit did not need it."""
+    """Complete a design for drawing: its determinantal process is computed now if the limit did not
+    need it.
+    """
     if design.sampling != "determinantal" or design.process is not None:
         return design
     return replace(design, process=process_of(problem, moments, design))
@@ -154,11 +186,12 @@ def drawable(problem: RowData | None, moments: GetMoments, design: Design) -> De
 def _add_uniform_from_moments(
     limit: Members, moments: Moments, design: Design, *, weight: float, threads: Threads
 ) -> Members:
-    """Add the weighted mean of drawn uniform members to the limit; members are solved on standardised columns.
+    """Add the weighted mean of drawn uniform members to the limit; members are solved on
+    standardised columns.
 
-    If the Gram matrix of a member is ill-conditioned, its diagonal is inflated by `JITTER`, as for all members when
-    the scheme was scored in the folds. A solution from the data could have coefficients of any size, and one such
-    member in a thousand would spoil the mean.
+    If the Gram matrix of a member is ill-conditioned, its diagonal is inflated by `JITTER`, as for
+    all members when the scheme was scored in the folds. A solution from the data could have
+    coefficients of any size, and one such member in a thousand would spoil the mean.
     """
     if weight == 0:
         return limit
@@ -175,13 +208,17 @@ def _add_uniform_from_moments(
     mean_coef = member_sum(features, solution.values) / len(features)
     uniform_coef = copies.mean_coef(mean_coef) / unit[:, None]
     coef = limit.coef + weight * uniform_coef
-    return replace(limit_members(coef, moments.mean_x, moments.mean_y), n_fallbacks=len(ill_conditioned))
+    return replace(
+        limit_members(coef, moments.mean_x, moments.mean_y), n_fallbacks=len(ill_conditioned)
+    )
 
 
 def _add_uniform_from_rows(
     limit: Members, problem: RowData, design: Design, *, weight: float, threads: Threads
 ) -> Members:
-    """Add the weighted mean of drawn uniform members to the limit, from rows that are few relative to the columns."""
+    """Add the weighted mean of drawn uniform members to the limit, from rows that are few relative
+    to the columns.
+    """
     if weight == 0:
         return limit
     features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)

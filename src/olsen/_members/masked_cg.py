@@ -4,24 +4,26 @@ r"""All members at once: conjugate gradients on masked matrices.
           \qquad\text{or}\qquad
           V \leftarrow \text{mask} \circ (X'(X (\text{mask} \circ V)))
 
-One step of all k members is one plain matrix product, which every library runs at full speed. For large p it is cheaper
-than k factorisations of m^3 / 3 flops each, it needs no Gram matrix where that would not fit, it leaves sparse X
-sparse, and it runs on every array library that follows the array API.
+One step of all k members is one plain matrix product, which every library runs at full speed. For
+large p it is cheaper than k factorisations of m^3 / 3 flops each, it needs no Gram matrix where
+that would not fit, it leaves sparse X sparse, and it runs on every array library that follows the
+array API.
 
-**Single precision.** On the host the Gram matrix of large problems is made in float32 and the solution corrected with
-residuals in double precision,
+**Single precision.** On the host the Gram matrix of large problems is made in float32 and the
+solution corrected with residuals in double precision,
 
 .. math:: d = \tilde G^{-1} r , \qquad x \leftarrow x + d , \qquad r \leftarrow b - X'(X x)
 
-which takes half the memory and about half the time, both to compute the matrix and in every step. The rounding of the
-matrix does not reach the result, because residuals are computed from the data in float64; it only limits how much one
-round gains, a factor of about the condition number times 6e-8. Two rounds give ten digits on well-conditioned data, and
-the error is that of least squares on X, not of a Gram matrix in double precision.
+which takes half the memory and about half the time, both to compute the matrix and in every step.
+The rounding of the matrix does not reach the result, because residuals are computed from the data
+in float64; it only limits how much one round gains, a factor of about the condition number times
+6e-8. Two rounds give ten digits on well-conditioned data, and the error is that of least squares on
+X, not of a Gram matrix in double precision.
 
-The price: correlated columns cost steps. Three kinds of members are handed over to a direct solver: members that the
-first steps show to be dearer than a factorisation, members that are not trusted on the normal equations, and members
-that do not converge. The relative error of every member's coefficients, in units of the columns' standard deviations,
-is about ``tol`` or less.
+The price: correlated columns cost steps. Three kinds of members are handed over to a direct solver:
+members that the first steps show to be dearer than a factorisation, members that are not trusted on
+the normal equations, and members that do not converge. The relative error of every member's
+coefficients, in units of the columns' standard deviations, is about ``tol`` or less.
 """
 
 from __future__ import annotations
@@ -51,15 +53,21 @@ Flags = NDArray[np.bool_]
 
 TOL = 1e-9  # default relative error of a member's coefficients
 MAX_STEPS = 1000
-MIN_SINGLE_FLOPS = 1e9  # n p^2 from which a Gram matrix in float32 and refinement are worth their rounds
+MIN_SINGLE_FLOPS = (
+    1e9  # n p^2 from which a Gram matrix in float32 and refinement are worth their rounds
+)
 SINGLE_TOL = 1e-5  # relative error of one round of refinement
-LARGEST_SINGLE_INVERSE = 1e4  # largest trusted inverse eigenvalue in float32: a round must gain digits
+LARGEST_SINGLE_INVERSE = (
+    1e4  # largest trusted inverse eigenvalue in float32: a round must gain digits
+)
 BATCH_BYTES = 5e8  # arrays of one batch of members
 MIN_COMPARED_FLOPS = 2e9  # below, nobody waits, so no member is handed over for its cost
 
 
 class Solved(NamedTuple):
-    """Solved batch of members, on the device: coefficients (p, q, k), intercepts (q, k), and outcomes."""
+    """Solved batch of members, on the device: coefficients (p, q, k), intercepts (q, k), and
+    outcomes.
+    """
 
     members: NDArray[np.int64]
     mask: Any  # (p, k)
@@ -69,7 +77,9 @@ class Solved(NamedTuple):
     outcome: Outcome
 
 
-def solve(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def solve(
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads
+) -> Solution:
     """Coefficients of all members; a direct solver takes the members that the iteration gives up."""
     solution = Solution.empty(features.sizes, problem.Y.shape[1], "masked_cg")
     for iteration in iterations(problem, features):
@@ -78,7 +88,9 @@ def solve(problem: RowData, features: Subsets, samples: Subsets | None, threads:
         if threads.report:
             threads.report(len(iteration.members))
         warn_slow(parts, len(iteration.members))
-        given_up = np.sort(np.concatenate([part.members[part.outcome.state != DONE] for part in parts]))
+        given_up = np.sort(
+            np.concatenate([part.members[part.outcome.state != DONE] for part in parts])
+        )
         if len(given_up):
             direct_solvers = {"normal": gram.solve_own, "dual": orthogonal.solve_wide}
             solve_directly = direct_solvers.get(iteration.kind, gram.solve_shared)
@@ -88,7 +100,9 @@ def solve(problem: RowData, features: Subsets, samples: Subsets | None, threads:
 
 
 def _store(solution: Solution, features: Subsets, part: Solved) -> Solved:
-    """Write the coefficients of a batch to the solution, and return the batch without its coefficients."""
+    """Write the coefficients of a batch to the solution, and return the batch without its
+    coefficients.
+    """
     in_batch = np.zeros(len(features), dtype=bool)
     in_batch[part.members] = True
     entries = np.repeat(in_batch, features.sizes)
@@ -105,14 +119,17 @@ def warn_slow(parts: list[Solved], k: int) -> None:
         return
     reached = f"{np.max(error):.1e}" if np.all(np.isfinite(error)) else "not known"
     messages.warn(
-        f"{len(error)} of {k} members did not converge in {MAX_STEPS} steps of masked_cg (largest relative error about "
-        f"{reached}); they were solved directly instead. Collinear columns cause this: solver='auto' chooses for you.",
+        f"{len(error)} of {k} members did not converge in {MAX_STEPS} steps of masked_cg (largest"
+        f" relative error about {reached}); they were solved directly instead. Collinear columns"
+        " cause this: solver='auto' chooses for you.",
         ConvergenceWarning,
     )
 
 
 def iterations(problem: RowData, features: Subsets) -> Iterator[Iteration]:
-    """Group members by operator: "dual" for fewer rows than columns, else "gram", "single" or "normal"."""
+    """Group members by operator: "dual" for fewer rows than columns, else "gram", "single" or
+    "normal".
+    """
     n, p = problem.shape
     wide = features.sizes > n - problem.fit_intercept
     tall_kind = "normal"
@@ -126,7 +143,9 @@ def iterations(problem: RowData, features: Subsets) -> Iterator[Iteration]:
 
 
 def pays_for_gram(problem: RowData, k: int) -> bool:
-    """Whether a Gram matrix, n p^2 flops and 8 p^2 bytes, is repaid by steps of 2 p^2 instead of 4 n p flops."""
+    """Whether a Gram matrix, n p^2 flops and 8 p^2 bytes, is repaid by steps of 2 p^2 instead of 4
+    n p flops.
+    """
     n, p = problem.shape
     space = problem.space
     if problem.has_moments:
@@ -213,7 +232,9 @@ class Iteration:
         if cancelling is not None and cancelling.any():
             outcome.state[[cancelling[self.features[i]].any() for i in members]] = UNTRUSTED
         too_slow = self._too_slow(members, probing)
-        with np.errstate(over="ignore", invalid="ignore"):  # units too far apart for squares: handed over as untrusted
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # units too far apart for squares: handed over as untrusted
             if self.kind == "single":
                 X = _solve_in_single(self.rows, self.gram, batch, outcome, too_slow=too_slow)
             else:
@@ -229,19 +250,30 @@ class Iteration:
                     too_slow=too_slow,
                 )
             coef, intercept = batch.recover(X, space.xp)
-        return Solved(members=members, mask=mask, coef=coef, intercept=intercept, mean_y=batch.mean_y, outcome=outcome)
+        return Solved(
+            members=members,
+            mask=mask,
+            coef=coef,
+            intercept=intercept,
+            mean_y=batch.mean_y,
+            outcome=outcome,
+        )
 
     def _mask(self, members: Indices) -> Any:
         """Boolean mask (p, k) of the members' columns, where the problem lives."""
-        features = self.features if len(members) == len(self.features) else self.features.take(members)
+        features = (
+            self.features if len(members) == len(self.features) else self.features.take(members)
+        )
         return self.problem.space.put(features.mask()).T
 
     def _too_slow(self, members: Indices, probing: str | None) -> TooSlow:
-        """Rule that gives members up if further steps would cost more than factorisations; asked after a quarter.
+        """Rule that gives members up if further steps would cost more than factorisations; asked
+        after a quarter.
 
-        A flop of a factorisation costs about as much as two of products on the host. On a GPU batched factorisations
-        are far behind (on an H200, 40 at 120 columns, 12 at 1000 and 9 at 4000), and the first guess of the steps to
-        come is often too high, so members stay four times longer.
+        A flop of a factorisation costs about as much as two of products on the host. On a GPU
+        batched factorisations are far behind (on an H200, 40 at 120 columns, 12 at 1000 and 9 at
+        4000), and the first guess of the steps to come is often too high, so members stay four
+        times longer.
         """
         n, p = self.problem.shape
         m: Array = self.features.sizes[members].astype(np.float64)
@@ -251,7 +283,9 @@ class Iteration:
         else:
             direct = flop_price * m * m * m / 3 + (0.0 if self.shared else 2 * n * m * m)
         # flops of a product, a column; single precision takes half the time of double
-        column_flops = {"single": 1.0 * p**2, "gram": 2.0 * p**2}.get(self.kind) or 4.0 * self.rows.entries
+        column_flops = {"single": 1.0 * p**2, "gram": 2.0 * p**2}.get(
+            self.kind
+        ) or 4.0 * self.rows.entries
         step_flops = column_flops * (self.problem.Y.shape[1] + (probing == OWN))
         total = direct.sum()
 
@@ -259,21 +293,35 @@ class Iteration:
             price = total if len(waiting) == len(direct) else direct[waiting].sum()
             paid = step_flops * len(direct) * steps_done
             to_come = step_flops * len(waiting) * expected_steps
-            return bool(min(paid + to_come, price) > MIN_COMPARED_FLOPS and paid > price / 4 and to_come > price)
+            return bool(
+                min(paid + to_come, price) > MIN_COMPARED_FLOPS
+                and paid > price / 4
+                and to_come > price
+            )
 
         return too_slow
 
 
-def _solve_in_single(rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome, *, too_slow: TooSlow) -> Array:
+def _solve_in_single(
+    rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome, *, too_slow: TooSlow
+) -> Array:
     """Solutions of the targets of a batch, in the units of `gram`, by rounds of refinement."""
     targets = np.flatnonzero(~batch.probe)
     X = _round(
-        batch.operator, batch.B, batch.member, probe=batch.probe, outcome=outcome, tol=SINGLE_TOL, too_slow=too_slow
+        batch.operator,
+        batch.B,
+        batch.member,
+        probe=batch.probe,
+        outcome=outcome,
+        tol=SINGLE_TOL,
+        too_slow=too_slow,
     )[:, targets]
     single = batch.operator.take(targets, np)
     B = batch.B[:, targets]
     member = batch.member[targets]
-    exact = Submatrices(rows, gram.scale * single.mask, None if rows.problem.weight is None else rows.root)
+    exact = Submatrices(
+        rows, gram.scale * single.mask, None if rows.problem.weight is None else rows.root
+    )
     for _ in range(6):
         R = B - exact(X)
         active = _judge(outcome, R, X, member)
@@ -294,7 +342,8 @@ def _solve_in_single(rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome,
             too_slow=too_slow,
         )
         outcome.steps += round_outcome.steps
-        # the error left by the round, and what rounding of the float32 matrix, about 1e-6, may hide from it
+        # the error left by the round, and what rounding of the float32 matrix, about 1e-6, may hide
+        # from it
         outcome.error[numbers] *= round_outcome.error + 1e-6 / outcome.smallest[numbers]
         if np.all(round_outcome.state == DONE) and np.all(outcome.error[numbers] <= TOL):
             break

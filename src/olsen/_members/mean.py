@@ -19,16 +19,19 @@ from .solution import Solution
 
 @dataclass(frozen=True)
 class Members:
-    """Weighted mean of solved members. Two instances merge: a warm start, a stream and batches of members are merges.
+    """Weighted mean of solved members. Two instances merge: a warm start, a stream and batches of
+    members are merges.
 
     Parameters
     ----------
     coef : array of shape (p, q)
-        Weighted mean of the members' coefficients, zero outside each member's columns; in the namespace of the data.
+        Weighted mean of the members' coefficients, zero outside each member's columns; in the
+        namespace of the data.
     intercept : array of shape (q,)
         Weighted mean of their intercepts.
     mean_y : array of shape (q,)
-        Weighted mean of the mean targets of their rows; zeros without intercept. The scale shrinks towards it.
+        Weighted mean of the mean targets of their rows; zeros without intercept. The scale shrinks
+        towards it.
     counts : ndarray of shape (p,)
         Number of members that hold each column.
     weights : ndarray of shape (k,)
@@ -90,19 +93,24 @@ class Members:
 
     def on_host(self) -> Members:
         """Members as NumPy arrays."""
-        coef, intercept, mean_y = (np.asarray(self.space.get(a)) for a in (self.coef, self.intercept, self.mean_y))
+        coef, intercept, mean_y = (
+            np.asarray(self.space.get(a)) for a in (self.coef, self.intercept, self.mean_y)
+        )
         return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=HOST)
 
     def in_space(self, space: Space) -> Members:
         """Members on the host as arrays of another library."""
-        coef, intercept, mean_y = (space.put(array) for array in (self.coef, self.intercept, self.mean_y))
+        coef, intercept, mean_y = (
+            space.put(array) for array in (self.coef, self.intercept, self.mean_y)
+        )
         return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
 
     def scaled(self, scale: Any, dtype: Any) -> tuple[Any, Any]:
         """Coefficients (q, p) and intercepts (q,) of the mean member scaled about its mean target.
 
-        The prediction is m + scale (x - mean_x)' b, with m the mean target; the scale is one number or one for each
-        target, (q,). The type is `dtype` if it can hold the values, else the type of the sums.
+        The prediction is m + scale (x - mean_x)' b, with m the mean target; the scale is one number
+        or one for each target, (q,). The type is `dtype` if it can hold the values, else the type
+        of the sums.
         """
         xp = self.space.xp
         if np.ndim(scale):
@@ -112,23 +120,36 @@ class Members:
             coef = scale * self.coef.T
         intercept = scale * self.intercept + (1 - scale) * self.mean_y
         if not bool(xp.all(xp.isfinite(coef))) or not bool(xp.all(xp.isfinite(intercept))):
-            raise ValueError(f"coefficients would leave the range of {self.coef.dtype}. Change the units of X and y.")
+            raise ValueError(
+                f"coefficients would leave the range of {self.coef.dtype}. Change the units of X"
+                " and y."
+            )
         dtype = type_that_holds(self.space, dtype, coef, intercept)
         return xp.astype(coef, dtype), xp.astype(intercept, dtype)
 
 
 def member_sum(features: Subsets, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum (p, q) over members of coefficients in the order of their columns, (entries, q), in the members' order."""
-    columns = [np.bincount(features.indices, weights=v, minlength=features.n_items) for v in values.T]
+    """Sum (p, q) over members of coefficients in the order of their columns, (entries, q), in the
+    members' order.
+    """
+    columns = [
+        np.bincount(features.indices, weights=v, minlength=features.n_items) for v in values.T
+    ]
     return np.stack(columns, axis=1)
 
 
-def mean_target(problem: RowData, samples: Subsets | None, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_target(
+    problem: RowData, samples: Subsets | None, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Weighted mean over members of the mean target of their rows; zeros without intercept."""
     if not problem.fit_intercept:
         return np.zeros(problem.Y.shape[1])
     if samples is None:
-        return problem.moments.mean_y if problem.has_moments else np.asarray(weighted_mean(problem.Y, problem.weight))
+        return (
+            problem.moments.mean_y
+            if problem.has_moments
+            else np.asarray(weighted_mean(problem.Y, problem.weight))
+        )
     weight = problem.weights
     starts = samples.indptr[:-1]
     totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)

@@ -1,8 +1,9 @@
-"""Members of data in another array library, often on a GPU: sums of coefficients that never leave the device.
+"""Members of data in another array library, often on a GPU: sums of coefficients that never leave
+the device.
 
-Members on all rows go through masked conjugate gradients. The host solves the members that conjugate gradients give
-up, from the moments that the device has computed, and members on a sample of the rows. CUDA's ``lstsq`` is never
-called: it is silently wrong for dependent columns.
+Members on all rows go through masked conjugate gradients. The host solves the members that
+conjugate gradients give up, from the moments that the device has computed, and members on a sample
+of the rows. CUDA's ``lstsq`` is never called: it is silently wrong for dependent columns.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Indices = NDArray[np.int64]
 
 
 class MemberSum(NamedTuple):
-    """Sums over members: coefficients (p, q), intercepts (q,), mean targets (q,); and the number of refits."""
+    """Sums over members: coefficients (p, q), intercepts (q,), mean targets (q,); and the number of
+    refits.
+    """
 
     coef: Any
     intercept: Any
@@ -34,11 +37,17 @@ class MemberSum(NamedTuple):
     refitted: int = 0
 
 
-def solve_sum(problem: RowData, features: Subsets, samples: Subsets | None, solver: str, threads: Threads) -> MemberSum:
-    """Sum of all members' coefficients and intercepts, on the problem's device; `threads` work on the host."""
+def solve_sum(
+    problem: RowData, features: Subsets, samples: Subsets | None, solver: str, threads: Threads
+) -> MemberSum:
+    """Sum of all members' coefficients and intercepts, on the problem's device; `threads` work on
+    the host.
+    """
     if samples is not None or solver == "orthogonal":
         all_members = np.arange(len(features))
-        return _from_host(problem, features, samples, members=all_members, solver=solver, threads=threads)
+        return _from_host(
+            problem, features, samples, members=all_members, solver=solver, threads=threads
+        )
     sums = []
     for iteration in masked_cg.iterations(problem, features):
         unsolved = iteration.members
@@ -51,7 +60,11 @@ def solve_sum(problem: RowData, features: Subsets, samples: Subsets | None, solv
             unsolved = np.concatenate([part.members[part.outcome.state != DONE] for part in parts])
         if len(unsolved):
             host_solver = "gram" if iteration.shared else "auto"
-            sums.append(_from_host(problem, features, None, members=unsolved, solver=host_solver, threads=threads))
+            sums.append(
+                _from_host(
+                    problem, features, None, members=unsolved, solver=host_solver, threads=threads
+                )
+            )
     return MemberSum(*(sum(terms[1:], terms[0]) for terms in zip(*sums, strict=True)))
 
 
@@ -62,7 +75,9 @@ def _converged(part: Solved, space: arrays.Space) -> MemberSum:
     intercept = part.intercept
     converged = part.outcome.state == DONE
     use = space.put(converged.astype(np.float64))
-    if not np.all(converged):  # where, not a product: the columns of members given up may hold infinities
+    if not np.all(
+        converged
+    ):  # where, not a product: the columns of members given up may hold infinities
         coef = xp.where(use > 0, coef, xp.zeros_like(coef))
         intercept = xp.where(use > 0, intercept, xp.zeros_like(intercept))
     return MemberSum(
@@ -73,7 +88,13 @@ def _converged(part: Solved, space: arrays.Space) -> MemberSum:
 
 
 def _from_host(
-    problem: RowData, features: Subsets, samples: Subsets | None, *, members: Indices, solver: str, threads: Threads
+    problem: RowData,
+    features: Subsets,
+    samples: Subsets | None,
+    *,
+    members: Indices,
+    solver: str,
+    threads: Threads,
 ) -> MemberSum:
     """Sum of members solved on the host, which receives only the columns they use."""
     space = problem.space
@@ -84,17 +105,24 @@ def _from_host(
     host = RowData(
         X=np.asarray(space.get(X), dtype=np.float64),
         Y=np.asarray(space.get(problem.Y), dtype=np.float64),
-        weight=None if problem.weight is None else np.asarray(space.get(problem.weight), dtype=np.float64),
+        weight=None
+        if problem.weight is None
+        else np.asarray(space.get(problem.weight), dtype=np.float64),
         fit_intercept=problem.fit_intercept,
     )
     if samples is None and problem.has_moments and space.dtype == space.xp.float64:
         moments = problem.moments.on_host()
         host.keep_moments(
             replace(
-                moments, mean_x=moments.mean_x[columns], G=moments.G[np.ix_(columns, columns)], C=moments.C[columns]
+                moments,
+                mean_x=moments.mean_x[columns],
+                G=moments.G[np.ix_(columns, columns)],
+                C=moments.C[columns],
             )
         )
-    host_features = Subsets(len(columns), device_features.indptr, np.searchsorted(columns, device_features.indices))
+    host_features = Subsets(
+        len(columns), device_features.indptr, np.searchsorted(columns, device_features.indices)
+    )
     solution = solve(host, host_features, samples, solver=solver, sharing=threads)
     coef = np.zeros((problem.shape[1], host.Y.shape[1]))
     coef[columns] = member_sum(host_features, solution.values)

@@ -1,22 +1,26 @@
-r"""Least squares from the data by orthogonal factorisation: QR, then SVD when columns are dependent.
+r"""Least squares from the data by orthogonal factorisation: QR, then SVD when columns are
+dependent.
 
 .. math:: \min_b \|A b - B\|_2 , \qquad A P = Q R , \qquad b = P R^{-1} Q' B
 
-The error grows with the condition number of A, not with its square as on the Gram matrix. Columns are scaled to unit
-length first, so the rank decision and the accuracy do not depend on the user's units. Where the columns are dependent
-to working precision, the answer is the solution of minimum norm *in the user's units*, as from ``numpy.linalg.lstsq``.
+The error grows with the condition number of A, not with its square as on the Gram matrix. Columns
+are scaled to unit length first, so the rank decision and the accuracy do not depend on the user's
+units. Where the columns are dependent to working precision, the answer is the solution of minimum
+norm *in the user's units*, as from ``numpy.linalg.lstsq``.
 
-**Refinement.** Members of independent columns are refined against the raw data: means and residuals in extended
-precision, corrections from the same factors (Björck's iteration on residual and solution together),
+**Refinement.** Members of independent columns are refined against the raw data: means and residuals
+in extended precision, corrections from the same factors (Björck's iteration on residual and
+solution together),
 
 .. math:: \begin{pmatrix} I & A \\ A' & 0 \end{pmatrix} \begin{pmatrix} d_r \\ d_b \end{pmatrix}
           = \begin{pmatrix} B - r - A b \\ -A' r \end{pmatrix}
 
-which removes the rounding of the factorisation and of centring from the answer. Where ``numpy.longdouble`` is no wider
-than double it changes only the last bits.
+which removes the rounding of the factorisation and of centring from the answer. Where
+``numpy.longdouble`` is no wider than double it changes only the last bits.
 
-**Fewer rows than columns.** The minimum-norm interpolator is :math:`b = A' (A A')^{-1} B`. With an intercept the rows
-are centred, :math:`r' A = 0` for the vector r of root weights, so :math:`A A'` is singular by construction. Adding
+**Fewer rows than columns.** The minimum-norm interpolator is :math:`b = A' (A A')^{-1} B`. With an
+intercept the rows are centred, :math:`r' A = 0` for the vector r of root weights, so :math:`A A'`
+is singular by construction. Adding
 :math:`c\, r r'` makes it definite and changes nothing: r' B = 0 as well.
 """
 
@@ -38,15 +42,23 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Extended = NDArray[Any]  # numpy.longdouble
 
-LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
+LARGEST_REFINED = (
+    1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
+)
 
 
 def solve(
-    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads, *, refine: bool = True
+    problem: RowData,
+    features: Subsets,
+    samples: Subsets | None,
+    threads: Threads,
+    *,
+    refine: bool = True,
 ) -> Solution:
     """Solve every member from its submatrix.
 
-    Refinement takes two to four times as long; members that other solvers hand over are not refined.
+    Refinement takes two to four times as long; members that other solvers hand over are not
+    refined.
     """
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:
@@ -57,7 +69,11 @@ def solve(
             extended = problem.submatrix(features[i], rows, np.longdouble)
             refined = _refined(part, extended, cutoff)
             if refined is not None:
-                return refined.astype(np.float64), extended.intercept(refined).astype(np.float64), False
+                return (
+                    refined.astype(np.float64),
+                    extended.intercept(refined).astype(np.float64),
+                    False,
+                )
         coef = least_squares(part.A, part.B, cutoff)
         return coef, part.intercept(coef), False
 
@@ -66,7 +82,9 @@ def solve(
     )
 
 
-def solve_wide(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def solve_wide(
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads
+) -> Solution:
     """Solve members with fewer rows than columns: the minimum-norm interpolator of each."""
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:
@@ -83,7 +101,8 @@ def solve_wide(problem: RowData, features: Subsets, samples: Subsets | None, thr
 
 
 def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
-    """Shortest b with A b = B, or None when the rows are too close to dependent for their Gram matrix.
+    """Shortest b with A b = B, or None when the rows are too close to dependent for their Gram
+    matrix.
 
     `null` is the vector that centring made orthogonal to all columns of A and B.
     """
@@ -98,7 +117,8 @@ def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
     if info or np.min(np.diagonal(L) ** 2 / np.diagonal(K), initial=1.0) < SMALLEST_PIVOT:
         return None
     dual: Array = la.lapack.dpotrs(L, B, lower=True)[0]
-    # The pivots do not bound the condition of K. One step of refinement gives back the digits that squaring A has cost.
+    # The pivots do not bound the condition of K. One step of refinement gives back the digits that
+    # squaring A has cost.
     dual += la.lapack.dpotrs(L, B - A @ (A.T @ dual), lower=True)[0]
     return A.T @ dual
 
@@ -122,7 +142,9 @@ def least_squares(A: Array, B: Array, cutoff: Cutoff) -> Array:
 
 
 def _refined(part: Submatrix, extended: Submatrix, cutoff: Cutoff) -> Extended | None:
-    """Solution in extended precision, from the member in that precision; None where columns are dependent."""
+    """Solution in extended precision, from the member in that precision; None where columns are
+    dependent.
+    """
     alive, A, scale, cutoff = _unit_columns(part.A, cutoff)
     factors = _independent_qr(A, cutoff)
     if factors is None:
@@ -135,10 +157,12 @@ def _refined(part: Submatrix, extended: Submatrix, cutoff: Cutoff) -> Extended |
 
 
 def _steps(Q: Array, R: Array, order: Indices, *, A: Extended, B: Extended) -> Extended:
-    """Solution of A b = B from factors of A[:, order] in double; the first step is the solution of the factors.
+    """Solution of A b = B from factors of A[:, order] in double; the first step is the solution of
+    the factors.
 
-    Every step is smaller than the one before by about the condition times double rounding. Steps go on while the step
-    at least halves (at the edge of double precision only the first does) and the next one could still be seen.
+    Every step is smaller than the one before by about the condition times double rounding. Steps go
+    on while the step at least halves (at the edge of double precision only the first does) and the
+    next one could still be seen.
     """
     coef = np.zeros((A.shape[1], B.shape[1]), dtype=np.longdouble)
     residual = np.zeros(B.shape, dtype=np.longdouble)
@@ -155,7 +179,8 @@ def _steps(Q: Array, R: Array, order: Indices, *, A: Extended, B: Extended) -> E
             break
         coef = coef + step
         residual = residual + (Q @ (h - Qf) + f)
-        # below the last bit of extended precision, also of coefficients much smaller than the largest
+        # below the last bit of extended precision, also of coefficients much smaller than the
+        # largest
         if last_size < np.inf and size * size / last_size <= 1e-22 * float(np.max(np.abs(coef))):
             break
         last_size = size
@@ -167,7 +192,8 @@ def _steps(Q: Array, R: Array, order: Indices, *, A: Extended, B: Extended) -> E
 def basis_and_inverse(A: Array, cutoff: Cutoff, max_rank: int) -> tuple[Array, Array]:
     """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows).
 
-    The rank of centred rows is at most their number minus one, whatever rounding says: that is `max_rank`.
+    The rank of centred rows is at most their number minus one, whatever rounding says: that is
+    `max_rank`.
     """
     alive, A, scale, cutoff = _unit_columns(A, cutoff)
     basis = np.zeros((len(A), 0))
@@ -194,8 +220,12 @@ def _unit_columns(A: Array, cutoff: Cutoff) -> tuple[NDArray[np.bool_], Array, A
     return alive, A / scale, scale, cutoff.take(alive)
 
 
-def _independent_qr(A: Array, cutoff: Cutoff, max_rank: int | None = None) -> tuple[Array, Array, Indices] | None:
-    """Q, R and the order of the columns; None without columns, for too many columns or for dependent columns."""
+def _independent_qr(
+    A: Array, cutoff: Cutoff, max_rank: int | None = None
+) -> tuple[Array, Array, Indices] | None:
+    """Q, R and the order of the columns; None without columns, for too many columns or for
+    dependent columns.
+    """
     if not 0 < A.shape[1] <= (len(A) if max_rank is None else max_rank):
         return None
     Q, R, order = la.qr(A, mode="economic", pivoting=True)
@@ -203,7 +233,9 @@ def _independent_qr(A: Array, cutoff: Cutoff, max_rank: int | None = None) -> tu
 
 
 def _full_rank(R: Array, cutoff: Cutoff) -> bool:
-    """Whether every direction counts, whichever columns it is made of; if this is not sure, the SVD decides."""
+    """Whether every direction counts, whichever columns it is made of; if this is not sure, the SVD
+    decides.
+    """
     pivots = np.abs(np.diagonal(R))
     return bool(pivots.min() > cutoff.safe * pivots.max())
 
@@ -220,10 +252,11 @@ def _svd(A: Array, cutoff: Cutoff, max_rank: int | None = None) -> tuple[Array, 
 def _shortest(V: Array, c: Array, scale: Array) -> Array:
     r"""Minimum norm of b subject to V (scale * b) = c, where the rows of V (r, m) are orthonormal.
 
-    With :math:`M = \mathrm{diag}(scale) V'` that is :math:`b = M (M'M)^{-1} c`, from a QR of M. The rows of M have the
-    user's units and may differ by any factor; with rows in falling order and columns pivoted, Householder's QR is
-    stable row by row (Cox and Higham 1998), so that b keeps its digits in every unit. (Subtracting the null space of V
-    from any solution would not do: it is known to eps in the units of V, which can be anything in the user's units.)
+    With :math:`M = \mathrm{diag}(scale) V'` that is :math:`b = M (M'M)^{-1} c`, from a QR of M. The
+    rows of M have the user's units and may differ by any factor; with rows in falling order and
+    columns pivoted, Householder's QR is stable row by row (Cox and Higham 1998), so that b keeps
+    its digits in every unit. (Subtracting the null space of V from any solution would not do: it is
+    known to eps in the units of V, which can be anything in the user's units.)
     """
     order = np.argsort(-scale, kind="stable")
     Q, T, pivots = la.qr((V * scale).T[order], mode="economic", pivoting=True)

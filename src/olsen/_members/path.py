@@ -1,27 +1,33 @@
-r"""All subset sizes of a member from one factorisation, with the leave-one-out residuals of each size.
+r"""All subset sizes of a member from one factorisation, with the leave-one-out residuals of each
+size.
 
-Take the columns in the order of a permutation, at most M, as rows of A, centred and sqrt-weighted. Let
+Take the columns in the order of a permutation, at most M, as rows of A, centred and sqrt-weighted.
+Let
 :math:`A = L Z` with :math:`Z Z' = I` (from a Cholesky factor of the Gram matrix, or from a QR of the data where the
-Gram matrix is not trusted). The member of size m is the first m columns, its factor is the leading block of L, and with
+Gram matrix is not trusted). The member of size m is the first m columns, its factor is the leading
+block of L, and with
 :math:`z = Z y`
 
 .. math:: \hat y_l(m) = \sum_{j \le m} z_j Z_{jl}, \qquad h_l(m) = \sum_{j \le m} Z_{jl}^2, \qquad
           e_l(m) = \frac{y_l - \hat y_l(m)}{1 - h_l(m) - w_l/\sum w}
 
-so all sizes cost one factorisation and running sums. Status: exact. A column that adds no rank to the columns before it
-gets no direction. Rows outside the member's sample have e = y - prediction ("generalised" leave-one-out).
+so all sizes cost one factorisation and running sums. Status: exact. A column that adds no rank to
+the columns before it gets no direction. Rows outside the member's sample have e = y - prediction
+("generalised" leave-one-out).
 
-Rows with :math:`1 - h_l` near zero need care. Where deleting the row costs a rank (a dummy that occurs once), all
-solutions without it are :math:`b - t\, p_l`, :math:`p_l = L^{-T} Z_l`, and the shortest has :math:`t = p_l'b /
-p_l'p_l = e_l` (Greville; status: exact for independent columns). Where it does not (a row far out, or of overwhelming
-weight), r / (1 - h) is rounding over rounding, and the member is refitted without that row.
+Rows with :math:`1 - h_l` near zero need care. Where deleting the row costs a rank (a dummy that
+occurs once), all solutions without it are :math:`b - t\, p_l`, :math:`p_l = L^{-T} Z_l`, and the
+shortest has :math:`t = p_l'b / p_l'p_l = e_l` (Greville; status: exact for independent columns).
+Where it does not (a row far out, or of overwhelming weight), r / (1 - h) is rounding over rounding,
+and the member is refitted without that row.
 
 Cost of a permutation: :math:`n M^2 + M^3/3` flops and :math:`n M` numbers.
 
-**Pairs.** :func:`sum_pairs` sums residuals over antithetic pairs of members in compiled code: members of a batch are
-factored, then threads divide the rows among themselves, so the sums do not depend on the number of threads. Cases that
-the kernel does not trust (members with nearly dependent columns, rows that a size fits exactly although similar rows
-exist) go through :func:`prefix_residuals`, one member after the other.
+**Pairs.** :func:`sum_pairs` sums residuals over antithetic pairs of members in compiled code:
+members of a batch are factored, then threads divide the rows among themselves, so the sums do not
+depend on the number of threads. Cases that the kernel does not trust (members with nearly dependent
+columns, rows that a size fits exactly although similar rows exist) go through
+:func:`prefix_residuals`, one member after the other.
 """
 
 from __future__ import annotations
@@ -74,8 +80,12 @@ class PathData:
             return np.empty((0, 0)), np.zeros((0, Y.shape[1])), np.sqrt(np.einsum("jl,jl->j", A, A))
         return self.G, A @ Y, np.sqrt(np.diagonal(self.G))
 
-    def factor(self, orders: list[Indices], store: Array, threads: Threads) -> tuple[kernels.Lists, Array]:
-        """Write members' factors along their orders to `store`; the orders as lists, and smallest pivot ratios."""
+    def factor(
+        self, orders: list[Indices], store: Array, threads: Threads
+    ) -> tuple[kernels.Lists, Array]:
+        """Write members' factors along their orders to `store`; the orders as lists, and smallest
+        pivot ratios.
+        """
         columns = _lists(orders)
         ratios = np.empty(len(orders))
         G, C, scale = self._products
@@ -137,7 +147,11 @@ class _Path:
             raw_mean = np.abs(mean_x) + np.abs(data.columns.mean_x[columns])
             A[constant_columns(squares, raw_mean, total_weight)] = 0.0
         A_sample = A[:, sample]
-        G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else A_sample @ A_sample.T
+        G = (
+            data.G[np.ix_(columns, columns)]
+            if rows is None and data.G is not None
+            else A_sample @ A_sample.T
+        )
         L = _trusted_cholesky(G)
         ranked = np.arange(len(columns))
         if L is not None:
@@ -167,12 +181,16 @@ class _Path:
     def coefficients(self, size: int, right: Array) -> Array:
         """Solution of L' b = right on the columns of a size that add rank."""
         m = self.rank(size)
-        return np.asarray(la.solve_triangular(self.L[:m, :m], right[self.ranked[:m]], lower=True, trans="T"))
+        return np.asarray(
+            la.solve_triangular(self.L[:m, :m], right[self.ranked[:m]], lower=True, trans="T")
+        )
 
     def deletion_costs_a_rank(self, size: int, l: int) -> bool:
-        """Whether a row that is fitted (nearly) exactly is the only row with a part in some direction.
+        """Whether a row that is fitted (nearly) exactly is the only row with a part in some
+        direction.
 
-        1 - h cancels; the sum of squares of the off-diagonal entries in its row of the hat matrix, h (1 - h), does not.
+        1 - h cancels; the sum of squares of the off-diagonal entries in its row of the hat matrix,
+        h (1 - h), does not.
         """
         ranked = self.ranked[: self.rank(size)]
         mean_part = np.sqrt(self.mean_weights[self.rows] * self.mean_weights[l])
@@ -182,7 +200,9 @@ class _Path:
 
 
 def _trusted_cholesky(G: Array) -> Array | None:
-    """Lower factor, or None if it is not trusted; columns of zeros get a pivot of one and so no direction."""
+    """Lower factor, or None if it is not trusted; columns of zeros get a pivot of one and so no
+    direction.
+    """
     L: Array
     zero = np.diagonal(G) <= 0
     if zero.any():
@@ -196,9 +216,9 @@ def _trusted_cholesky(G: Array) -> Array | None:
 def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
     """QR of the columns of A that add rank to the columns before them, and their positions.
 
-    Without pivoting a dependent column still gets an arbitrary column in Q, which later columns would use. The
-    dependent columns must be removed and the others factored again. Each round removes all dependent columns it can
-    see; the loop ends when all pivots count.
+    Without pivoting a dependent column still gets an arbitrary column in Q, which later columns
+    would use. The dependent columns must be removed and the others factored again. Each round
+    removes all dependent columns it can see; the loop ends when all pivots count.
     """
     norm = np.linalg.norm(A, axis=0)
     ranked = np.flatnonzero(norm > 0)
@@ -235,7 +255,9 @@ def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Rows 
     exact = remainder <= EXACT_FIT
     fitted = np.stack([running(path.Z * path.z[:, [t]]) for t in range(path.z.shape[1])], axis=2)
     residuals: Array = (path.Y - fitted) / np.where(exact, 1.0, remainder)[:, :, None]
-    for l in np.flatnonzero(exact.any(axis=0)).tolist():  # rows that at least one size fits exactly, or nearly so
+    for l in np.flatnonzero(
+        exact.any(axis=0)
+    ).tolist():  # rows that at least one size fits exactly, or nearly so
         exact_sizes = np.flatnonzero(exact[:, l])
         if path.deletion_costs_a_rank(int(sizes[exact_sizes[0]]), l):
             for s in exact_sizes:
@@ -250,34 +272,52 @@ def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Rows 
     return residuals / root[:, None]
 
 
-def prefix_predictions(data: PathData, X: Array, order: Indices, sizes: Indices, rows: Rows = None) -> Array:
-    """Predictions (sizes, rows of X, q) of all sizes of one member for rows centred at the means of `data`.
+def prefix_predictions(
+    data: PathData, X: Array, order: Indices, sizes: Indices, rows: Rows = None
+) -> Array:
+    """Predictions (sizes, rows of X, q) of all sizes of one member for rows centred at the means of
+    `data`.
 
-    Coefficients of the first m columns solve L' b = (z_1, ..., z_m, 0, ...): one triangular system for all sizes.
+    Coefficients of the first m columns solve L' b = (z_1, ..., z_m, 0, ...): one triangular system
+    for all sizes.
     """
     path = _Path.along(data, order[: sizes[-1]], rows)
     ranked = path.ranked
     q = path.z.shape[1]
     in_size = (ranked[:, None] < sizes)[:, :, None]
     right = (in_size * path.z[ranked][:, None, :]).reshape(len(ranked), -1)
-    b = la.solve_triangular(path.L, right, lower=True, trans="T", check_finite=False)  # (rank, sizes q)
+    b = la.solve_triangular(
+        path.L, right, lower=True, trans="T", check_finite=False
+    )  # (rank, sizes q)
     centred: Array = (X[:, order[ranked]] - path.mean_x[ranked]) @ b
-    return data.columns.mean_y + path.mean_y + centred.reshape(len(X), len(sizes), q).transpose(1, 0, 2)
+    return (
+        data.columns.mean_y
+        + path.mean_y
+        + centred.reshape(len(X), len(sizes), q).transpose(1, 0, 2)
+    )
 
 
 def pair_sums(first: Array, second: Array) -> Array:
-    """Terms summed over pairs of members, (3, ...): residuals, their squares, the squares of the pairs' means."""
+    """Terms summed over pairs of members, (3, ...): residuals, their squares, the squares of the
+    pairs' means.
+    """
     total = first + second
     return np.stack([total, first**2 + second**2, (total / 2) ** 2])
 
 
 def sum_pairs(
-    data: PathData, orders: list[Indices], sizes: Indices, batch: int, mapper: Threads, rows: Columns | None = None
+    data: PathData,
+    orders: list[Indices],
+    sizes: Indices,
+    batch: int,
+    mapper: Threads,
+    rows: Columns | None = None,
 ) -> Array:
-    """Sums over batches of `batch` pairs, (batches, 3, sizes, n, q), of :func:`pair_sums` of residuals.
+    """Sums over batches of `batch` pairs, (batches, 3, sizes, n, q), of :func:`pair_sums` of
+    residuals.
 
-    Members 2i and 2i + 1 are pair i. Residuals are leave-one-out residuals of all rows, or residuals of held-out
-    `rows`.
+    Members 2i and 2i + 1 are pair i. Residuals are leave-one-out residuals of all rows, or
+    residuals of held-out `rows`.
     """
     leave_one_out = rows is None
     rows = data.columns if rows is None else rows
@@ -297,7 +337,9 @@ def sum_pairs(
     store = np.empty((min(step, k), numbers))
     trusted = np.empty(k // 2, dtype=bool)
     n_panels = padded // LANES
-    count = min(32, -(-n_panels // (2 * mapper.n_threads)))  # panels at a time: a kernel call cannot be interrupted
+    count = min(
+        32, -(-n_panels // (2 * mapper.n_threads))
+    )  # panels at a time: a kernel call cannot be interrupted
     for first in range(0, k, step):
         pairs = slice(first // 2, (first + step) // 2)
         factors = store[: k - first]
@@ -337,7 +379,10 @@ def sum_pairs(
     refit_pairs = np.arange(k // 2) if len(refit_rows) else np.flatnonzero(~trusted)
 
     def refit(start: int, stop: int) -> list[Array]:
-        return [pair_sums(member_residuals(2 * i), member_residuals(2 * i + 1)) for i in refit_pairs[start:stop]]
+        return [
+            pair_sums(member_residuals(2 * i), member_residuals(2 * i + 1))
+            for i in refit_pairs[start:stop]
+        ]
 
     refits = [pair for chunk in mapper(refit, len(refit_pairs)) for pair in chunk]
     for i, pair in zip(refit_pairs, refits, strict=True):

@@ -1,17 +1,20 @@
-r"""Penalised least squares: the mean of all determinantal members, and the lasso to find their columns.
+r"""Penalised least squares: the mean of all determinantal members, and the lasso to find their
+columns.
 
-With prior variances d of the columns, :math:`\min_b \|B - A b\|^2 + \lambda \sum_j b_j^2 / d_j` is the mean of all
-determinantal members with the same prior variances, which take column j with probability
+With prior variances d of the columns, :math:`\min_b \|B - A b\|^2 + \lambda \sum_j b_j^2 / d_j` is
+the mean of all determinantal members with the same prior variances, which take column j with
+probability
 :math:`\alpha_j = d_j\, a_j' (A D A' + \lambda)^{-1} a_j`, its degrees of freedom (status: theorem, see
 ``subsets.Determinantal``); no member itself is penalised.
 
 - :math:`d_j = 1`: ridge regression;
 - :math:`d_j = |b_j|^q` from coefficients b of an earlier fit: one step of reweighting;
-- :math:`d_j = |b_j|` from the lasso's own coefficients, with the lasso's penalty: the lasso, a fixed point of that step
-  (status: exact).
+- :math:`d_j = |b_j|` from the lasso's own coefficients, with the lasso's penalty: the lasso, a
+  fixed point of that step (status: exact).
 
-Penalties of :class:`GramFits` and :class:`RowFits` are in units of :math:`\sum_j d_j \|a_j\|^2 / w` (w: the weight of
-all rows), in which the best one is the ratio of noise to signal, however many rows there are.
+Penalties of :class:`GramFits` and :class:`RowFits` are in units of :math:`\sum_j d_j \|a_j\|^2 / w`
+(w: the weight of all rows), in which the best one is the ratio of noise to signal, however many
+rows there are.
 """
 
 from __future__ import annotations
@@ -39,11 +42,17 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 JITTER = 1e-8  # fraction of its diagonal that makes a Gram matrix of dependent columns definite
-LASSO_TOL = 1e-7  # fraction of the squared fit of the best column: coefficients only show where the signal lies
-MIN_SPECTRAL_PENALTIES = 20  # number from which on one eigendecomposition is cheaper than a factor per penalty
-MAX_BATCHED_SOLVE_COLUMNS = 256  # up to which all penalties are solved in one call, without the interpreter's lock
+# fraction of the squared fit of the best column: coefficients only show where the signal lies
+LASSO_TOL = 1e-7
+MIN_SPECTRAL_PENALTIES = (
+    20  # number from which on one eigendecomposition is cheaper than a factor per penalty
+)
+MAX_BATCHED_SOLVE_COLUMNS = (
+    256  # up to which all penalties are solved in one call, without the interpreter's lock
+)
 MAX_GRAM_COLUMNS_PER_ROW = 2 / 3  # up to which Gram matrices are cheaper than rows
-CONSTANT_TOL = 1e-5  # fraction of a column's sum of squares: with less in the training rows, it is constant there
+# fraction of a column's sum of squares: with less in the training rows, it is constant there
+CONSTANT_TOL = 1e-5
 MAX_DIRECT_COLUMNS = 64  # up to which members of any size are solved on their columns
 
 
@@ -51,12 +60,16 @@ def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
     """Infinitely many members, of which only the mean coefficients are known."""
     require_finite(coef)
     no_sizes = np.empty(0, dtype=np.int64)
-    return Members(coef, mean_y - mean_x @ coef, mean_y, no_sizes, np.empty(0), solver="limit", n_fallbacks=0)
+    return Members(
+        coef, mean_y - mean_x @ coef, mean_y, no_sizes, np.empty(0), solver="limit", n_fallbacks=0
+    )
 
 
 @dataclass(frozen=True)
 class System:
-    """The system (M + penalty) x = right of the columns with a positive prior variance, or of the rows if fewer."""
+    """The system (M + penalty) x = right of the columns with a positive prior variance, or of the
+    rows if fewer.
+    """
 
     M: Array  # D^1/2 A'A D^1/2, or A D A'
     right: Array  # D^1/2 A'B, or B
@@ -72,8 +85,12 @@ class System:
         return cls(M, root[:, None] * C[S], prior_variances)
 
     @classmethod
-    def from_rows(cls, A: Array, B: Array, prior_variances: Array, products: Array | None = None) -> System:
-        """Build the system from the rows, for more columns than rows; `products` are A A', if known."""
+    def from_rows(
+        cls, A: Array, B: Array, prior_variances: Array, products: Array | None = None
+    ) -> System:
+        """Build the system from the rows, for more columns than rows; `products` are A A', if
+        known.
+        """
         S, root = _support(prior_variances)
         if products is not None and len(S) > len(A) and np.all(prior_variances == 1):
             return cls(products, B, prior_variances, A)
@@ -86,7 +103,10 @@ class System:
         """Coefficients (penalties, p, q)."""
         x = _solved(self.M, self.right, penalties, jitter)
         if self.A is not None:  # b = D A' x
-            return np.asarray(np.moveaxis(np.tensordot(x, self.A, axes=(1, 0)), 1, 2) * self.prior_variances[:, None])
+            return np.asarray(
+                np.moveaxis(np.tensordot(x, self.A, axes=(1, 0)), 1, 2)
+                * self.prior_variances[:, None]
+            )
         S, root = _support(self.prior_variances)
         out = np.zeros((len(penalties), len(self.prior_variances), x.shape[2]))
         out[:, S] = root[:, None] * x
@@ -95,11 +115,15 @@ class System:
     def jittered_solution(self) -> Array:
         """Solution (k, q) without a penalty, except for JITTER of each diagonal entry."""
         diagonal = np.diagonal(self.M)
-        shifted = self.M + np.diag(np.where(diagonal > 0, JITTER * diagonal, 1.0))  # constant columns: coefficient zero
+        shifted = self.M + np.diag(
+            np.where(diagonal > 0, JITTER * diagonal, 1.0)
+        )  # constant columns: coefficient zero
         return np.asarray(np.linalg.solve(shifted, self.right))
 
     def degrees_of_freedom(self, penalty: float) -> Array:
-        """Degrees of freedom of every column, (p,): its probability to be in a determinantal member."""
+        """Degrees of freedom of every column, (p,): its probability to be in a determinantal
+        member.
+        """
         out = np.zeros(len(self.prior_variances))
         jitter = JITTER * float(np.trace(self.M)) / max(1, len(self.M))
         if self.A is None and len(self.M):  # the diagonal of M (M + penalty)^-1
@@ -118,7 +142,9 @@ def _support(prior_variances: Array) -> tuple[Indices, Array]:
 
 
 def _solved(M: Array, right: Array, penalties: Array, jitter: float) -> Array:
-    """Solutions (M + penalty)^-1 right, (penalties, k, q); `jitter` times the mean diagonal is added to penalties."""
+    """Solutions (M + penalty)^-1 right, (penalties, k, q); `jitter` times the mean diagonal is
+    added to penalties.
+    """
     mean_diagonal = float(np.trace(M)) / max(1, len(M))
     if not mean_diagonal > 0:
         return np.zeros((len(penalties), *right.shape))
@@ -130,13 +156,17 @@ def _solved(M: Array, right: Array, penalties: Array, jitter: float) -> Array:
     if len(M) <= MAX_BATCHED_SOLVE_COLUMNS:
         systems = np.repeat(M[None], len(shifts), axis=0)
         np.einsum("sii->si", systems)[:] += shifts[:, None]
-        return np.asarray(np.linalg.solve(systems, np.broadcast_to(right, (len(shifts), *right.shape))))
+        return np.asarray(
+            np.linalg.solve(systems, np.broadcast_to(right, (len(shifts), *right.shape)))
+        )
     factors = (_cholesky(M, float(shift)) for shift in shifts)
     return np.stack([la.cho_solve((factor, True), right, check_finite=False) for factor in factors])
 
 
 def _cholesky(M: Array, shift: float) -> Array:
-    """Lower factor of M + shift, with the smallest jitter, relative to each diagonal entry, that makes it definite."""
+    """Lower factor of M + shift, with the smallest jitter, relative to each diagonal entry, that
+    makes it definite.
+    """
     diagonal = np.diagonal(M) + shift
     diagonal = np.where(diagonal > 0, diagonal, max(float(diagonal.max(initial=0.0)), 1.0))
     jitter = 0.0
@@ -144,7 +174,9 @@ def _cholesky(M: Array, shift: float) -> Array:
         shifted = M.copy()
         np.einsum("ii->i", shifted)[:] += shift + jitter * diagonal
         try:
-            return np.asarray(np.linalg.cholesky(shifted))  # NumPy's version releases the interpreter lock
+            return np.asarray(
+                np.linalg.cholesky(shifted)
+            )  # NumPy's version releases the interpreter lock
         except np.linalg.LinAlgError:
             jitter = max(JITTER, 10 * jitter)
 
@@ -178,14 +210,18 @@ class GramFits:
         return System.from_gram(self.G, self.C, prior_variances)
 
     def members(self, columns: Indices) -> Array:
-        """Coefficients (k, p) of the first target, by least squares on sets of sorted columns (k, m)."""
+        """Coefficients (k, p) of the first target, by least squares on sets of sorted columns (k,
+        m).
+        """
         k, m = columns.shape
         p = len(self.G)
         G = self.G.copy()
         np.einsum("ii->i", G)[:] *= 1 + JITTER
         starts = m * np.arange(k + 1)
         values = np.empty((k * m, 1))
-        if 2 * m > p > MAX_DIRECT_COLUMNS:  # a large member may be cheaper to solve on the columns it lacks
+        if (
+            2 * m > p > MAX_DIRECT_COLUMNS
+        ):  # a large member may be cheaper to solve on the columns it lacks
             moments = Moments(
                 n_rows=self.n_rows,
                 weight=self.weight,
@@ -196,7 +232,9 @@ class GramFits:
                 yy=np.zeros(1),
                 centred=False,
             )
-            values = gram.from_moments(moments, Subsets(p, starts, columns.ravel()), Threads()).values
+            values = gram.from_moments(
+                moments, Subsets(p, starts, columns.ravel()), Threads()
+            ).values
         else:
             np.einsum("ii->i", G)[self.squares == 0] = 1.0  # constant columns: coefficient zero
             kernels.solve_principal(
@@ -265,11 +303,12 @@ class RowFits:
         return np.asarray(np.einsum("lj,lj->j", self.A, self.A))
 
     def take(self, rows: Indices, constant_tol: float) -> RowFits:
-        """Fits of a subset of rows, centred: P A and P A A' P, with P = I - r r'/r'r and r the roots of the weights.
+        """Fits of a subset of rows, centred: P A and P A A' P, with P = I - r r'/r'r and r the
+        roots of the weights.
 
-        A column with less than `constant_tol` of its sum of squares in the subset counts as constant there. Otherwise a
-        level of a factor that does not occur in the subset would be a column of rounding errors with a coefficient of
-        any size.
+        A column with less than `constant_tol` of its sum of squares in the subset counts as
+        constant there. Otherwise a level of a factor that does not occur in the subset would be a
+        column of rounding errors with a coefficient of any size.
         """
         A = self.A.T[:, rows].T
         B = self.B[rows]
@@ -301,7 +340,9 @@ class RowFits:
         return System.from_rows(self.A, self.B, prior_variances, self.products)
 
     def members(self, columns: Indices) -> Array:
-        """Coefficients (k, p) of the first target, by least squares on sets of sorted columns (k, m)."""
+        """Coefficients (k, p) of the first target, by least squares on sets of sorted columns (k,
+        m).
+        """
         k, m = columns.shape
         p = self.A.shape[1]
         features = Subsets(p, m * np.arange(k + 1), columns.ravel())
@@ -310,17 +351,22 @@ class RowFits:
     def solve_members(self, features: Subsets, threads: Threads) -> Solution:
         """Least squares on subsets of the columns, all targets.
 
-        Members whose Gram matrix cannot be trusted get JITTER on its diagonal, as all members of :class:`GramFits` do:
-        the shortest solution in units of the columns, up to a relative error of JITTER.
+        Members whose Gram matrix cannot be trusted get JITTER on its diagonal, as all members of
+        :class:`GramFits` do: the shortest solution in units of the columns, up to a relative error
+        of JITTER.
         """
-        solution = gram.from_submatrices(RowData(self.A, self.B, None, False), features, None, threads)
+        solution = gram.from_submatrices(
+            RowData(self.A, self.B, None, False), features, None, threads
+        )
         doubtful = np.flatnonzero(solution.refitted)
 
         def refit(start: int, stop: int) -> None:
             for i in doubtful[start:stop].tolist():
                 A = self.A[:, features[i]]
                 system = System(A.T @ A, A.T @ self.B, np.ones(A.shape[1]))
-                solution.values[features.indptr[i] : features.indptr[i + 1]] = system.jittered_solution()
+                solution.values[features.indptr[i] : features.indptr[i + 1]] = (
+                    system.jittered_solution()
+                )
 
         threads(refit, len(doubtful))
         return solution
@@ -345,12 +391,16 @@ Fits = GramFits | RowFits
 
 def penalised(fits: Fits, prior_variances: Array, penalties: Array) -> Array:
     """Coefficients (penalties, p) of the first target, for penalties in units."""
-    return fits.system(prior_variances).coefficients(penalties * penalty_unit(fits, prior_variances), JITTER)[:, :, 0]
+    return fits.system(prior_variances).coefficients(
+        penalties * penalty_unit(fits, prior_variances), JITTER
+    )[:, :, 0]
 
 
 def inclusion(fits: Fits, prior_variances: Array, penalty: float) -> Array:
     """Probability of every column to be in a determinantal member, (p,), for a penalty in units."""
-    return fits.system(prior_variances).degrees_of_freedom(penalty * penalty_unit(fits, prior_variances))
+    return fits.system(prior_variances).degrees_of_freedom(
+        penalty * penalty_unit(fits, prior_variances)
+    )
 
 
 def penalty_unit(fits: Fits, prior_variances: Array) -> float:
@@ -369,9 +419,11 @@ def members(fits: Fits, columns: Indices) -> Array:
 
 
 def lasso_penalty(fits: Fits, coef: Array, fraction: float) -> float:
-    """The penalty, in units, that reproduces the lasso's coefficients (p, q) with prior variances |b_j| / max |b|.
+    """The penalty, in units, that reproduces the lasso's coefficients (p, q) with prior variances
+    |b_j| / max |b|.
 
-    A'(B - A b) = l b / |b| for columns with b != 0, so that l is the penalty for prior variances |b|.
+    A'(B - A b) = l b / |b| for columns with b != 0, so that l is the penalty for prior variances
+    |b|.
     """
     b = np.linalg.norm(coef, axis=1)
     return fraction * _largest_penalty(fits.C) / penalty_unit(fits, b) if b.any() else 0.0
@@ -385,15 +437,27 @@ def _by_column(values: Array, columns: Indices, p: int) -> Array:
 
 
 def _largest_penalty(C: Array) -> float:
-    """The lasso penalty at which all coefficients become zero, from products (p, q) of columns and targets."""
+    """The lasso penalty at which all coefficients become zero, from products (p, q) of columns and
+    targets.
+    """
     return float(np.linalg.norm(C, axis=1).max(initial=0.0))
 
 
 def _lasso(
-    *, M: Array, targets: Array, squares: Array, C: Array, fractions: Array, max_columns: float, from_rows: bool
+    *,
+    M: Array,
+    targets: Array,
+    squares: Array,
+    C: Array,
+    fractions: Array,
+    max_columns: float,
+    from_rows: bool,
 ) -> Array:
-    """Lasso path, iterated until one column changes the squared fit by less than LASSO_TOL of the largest such fit."""
-    # a little above the largest penalty, at which rounding would decide whether the first column enters
+    """Lasso path, iterated until one column changes the squared fit by less than LASSO_TOL of the
+    largest such fit.
+    """
+    # a little above the largest penalty, at which rounding would decide whether the first column
+    # enters
     top = (1 + TIE_TOL) * _largest_penalty(C)
     return kernels.lasso_path(
         M=M,
@@ -413,7 +477,9 @@ def few_columns(shape: tuple[int, int]) -> bool:
 
 
 def standardised_fits(problem: RowData, threads: Threads) -> tuple[Fits, Array]:
-    """Fits of all rows, from the Gram matrix or from the rows where columns are more, and standard deviations."""
+    """Fits of all rows, from the Gram matrix or from the rows where columns are more, and standard
+    deviations.
+    """
     if not few_columns(problem.shape):
         return standardised_rows(problem)
     moments = problem.moments_by(threads)
@@ -427,7 +493,9 @@ def standard_deviations(variance: Array) -> Array:
 
 
 def gram_fits(moments: Moments, unit: Array, total: Moments) -> GramFits:
-    """Normal equations of a subset of rows; columns with almost no variance there count as constant."""
+    """Normal equations of a subset of rows; columns with almost no variance there count as
+    constant.
+    """
     G = moments.G / unit / unit[:, None]
     C = moments.C / unit[:, None]
     constant = np.diagonal(moments.G) <= CONSTANT_TOL * np.diagonal(total.G)
@@ -440,7 +508,9 @@ def gram_fits(moments: Moments, unit: Array, total: Moments) -> GramFits:
 
 def standardised_rows(problem: RowData) -> tuple[RowFits, Array]:
     """Fits of all rows, and the standard deviations of the columns; constant columns are zero."""
-    dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
+    dense = (
+        problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
+    )
     root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)
     mean_x, mean_y = problem.means
     total = problem.total_weight

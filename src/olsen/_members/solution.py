@@ -40,11 +40,18 @@ class Solution:
         """Zeros for members of the given sizes, to be filled."""
         k = len(sizes)
         values = np.zeros((int(np.sum(sizes)), q))
-        return cls(values, intercepts=np.zeros((k, q)), refitted=np.zeros(k, dtype=bool), solver=solver)
+        return cls(
+            values, intercepts=np.zeros((k, q)), refitted=np.zeros(k, dtype=bool), solver=solver
+        )
 
     @classmethod
     def member_by_member(
-        cls, solve_one: Callable[[int], tuple[Array, Array, bool]], sizes: Indices, q: int, name: str, threads: Threads
+        cls,
+        solve_one: Callable[[int], tuple[Array, Array, bool]],
+        sizes: Indices,
+        q: int,
+        name: str,
+        threads: Threads,
     ) -> Solution:
         """Collect ``solve_one(i) -> (coef (m, q), intercept (q,), refitted)`` over all members."""
         indptr = np.concatenate([[0], np.cumsum(sizes)])

@@ -1,1 +1,3 @@
-"""The report of a fit: first a dict of plain types (`summary`), then one self-contained HTML page (`pages`)."""
+"""The report of a fit: first a dict of plain types (`summary`), then one self-contained HTML page
+(`pages`).
+"""

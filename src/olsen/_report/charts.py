@@ -1,4 +1,5 @@
-"""Draw small charts as SVG: lines, bands and points on axes, and rows of bars or dots with error bars.
+"""Draw small charts as SVG: lines, bands and points on axes, and rows of bars or dots with error
+bars.
 
 The report must open without a plotting library or a network; a few simple charts need neither.
 """
@@ -28,7 +29,9 @@ ROW_HEIGHT = 22
 
 
 class Row(NamedTuple):
-    """Bar or dot: name, value, half width of the error bar, labels on the right, and whether the row is in bold."""
+    """Bar or dot: name, value, half width of the error bar, labels on the right, and whether the
+    row is in bold.
+    """
 
     name: str
     value: float | None
@@ -38,12 +41,15 @@ class Row(NamedTuple):
 
 
 def escape(text: object) -> str:
-    """Escape markup for an HTML page, and control characters, which may reverse the direction of writing."""
+    """Escape markup for an HTML page, and control characters, which may reverse the direction of
+    writing.
+    """
     return escape_html(escape_control(text))
 
 
 class Chart:
-    """Chart with one pair of axes; marks are drawn in the order they are added, and clipped to the frame.
+    """Chart with one pair of axes; marks are drawn in the order they are added, and clipped to the
+    frame.
 
     Parameters
     ----------
@@ -58,7 +64,12 @@ class Chart:
     """
 
     def __init__(
-        self, title: str, labels: tuple[str, str], x_range: Limits, y_range: Limits, x_log: bool = False
+        self,
+        title: str,
+        labels: tuple[str, str],
+        x_range: Limits,
+        y_range: Limits,
+        x_log: bool = False,
     ) -> None:
         self.title = title
         self.labels = labels
@@ -83,12 +94,17 @@ class Chart:
     def band(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
         """Add the area between two curves."""
         for piece in _finite_runs(zip(xs, low, high, strict=True)):
-            outline = [(x, top) for x, _, top in piece] + [(x, bottom) for x, bottom, _ in piece[::-1]]
+            outline = [(x, top) for x, _, top in piece] + [
+                (x, bottom) for x, bottom, _ in piece[::-1]
+            ]
             self.marks.append(f'<polygon class="band" points="{self._points(outline)}"/>')
 
     def dots(self, xs: Sequence[float], ys: Sequence[float]) -> None:
         """Add points."""
-        circles = (f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="2.2"/>' for x, y in zip(xs, ys, strict=True))
+        circles = (
+            f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="2.2"/>'
+            for x, y in zip(xs, ys, strict=True)
+        )
         self.marks.append(f'<g class="dots">{"".join(circles)}</g>')
 
     def mark(self, x: float, text: str) -> None:
@@ -111,7 +127,9 @@ class Chart:
         frame.append(_text((LEFT + right) / 2, HEIGHT - 7, self.labels[0], "middle", "label"))
         rotation = f"translate(13 {(TOP + bottom) / 2}) rotate(-90)"
         y_label = escape(self.labels[1])
-        frame.append(f'<text class="label" transform="{rotation}" text-anchor="middle">{y_label}</text>')
+        frame.append(
+            f'<text class="label" transform="{rotation}" text-anchor="middle">{y_label}</text>'
+        )
         rectangle = f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}"/>'
         clip_path = f'<clipPath id="{clip_name}">{rectangle}</clipPath>'
         clipped_marks = f'<g clip-path="url(#{clip_name})">{"".join(self.marks)}</g>'
@@ -130,7 +148,8 @@ def row_chart(
     max_value: float = math.inf,
     heading: Sequence[str] = (),
 ) -> str:
-    """Draw one row for each value: bars from zero, or dots beside a line at another `origin`, with error bars.
+    """Draw one row for each value: bars from zero, or dots beside a line at another `origin`, with
+    error bars.
 
     Parameters
     ----------
@@ -159,7 +178,9 @@ def row_chart(
     limits = _widen((min(origin, *ends), max(origin, *ends)), False)
 
     def x(value: float) -> float:
-        return NAME_WIDTH + min(1.0, max(0.0, _fraction(value, limits, False))) * (right - NAME_WIDTH - 12)
+        return NAME_WIDTH + min(1.0, max(0.0, _fraction(value, limits, False))) * (
+            right - NAME_WIDTH - 12
+        )
 
     parts = [_grid(x, _ticks(limits, False, 6), top, bottom)]
     for j, text in enumerate(heading):
@@ -169,7 +190,9 @@ def row_chart(
         style = "best" if best else "tick"
         parts.append(_name(name, NAME_WIDTH - 6, y + 4, style))
         for j, text in enumerate(row_labels):
-            parts.append(_text(right + VALUE_WIDTH * (j + 1) - 2, y + 4, text, "end", f"{style} number"))
+            parts.append(
+                _text(right + VALUE_WIDTH * (j + 1) - 2, y + 4, text, "end", f"{style} number")
+            )
         if value is None:
             continue
         uncertainty = "" if row_half_width is None else f" ± {row_half_width:.2g}"
@@ -177,11 +200,15 @@ def row_chart(
         if are_bars:
             start, end = sorted((x(0.0), x(value)))
             sign = "minus" if value < 0 else "plus"
-            geometry = f'x="{start:.1f}" y="{y - 7}" width="{max(end - start, 0.5):.1f}" height="14"'
+            geometry = (
+                f'x="{start:.1f}" y="{y - 7}" width="{max(end - start, 0.5):.1f}" height="14"'
+            )
             parts.append(f'<rect class="{sign}" {geometry}>{tooltip}</rect>')
         else:
             kind = "plus" if i == 0 else "minus"
-            parts.append(f'<circle class="{kind}" cx="{x(value):.1f}" cy="{y}" r="4.5">{tooltip}</circle>')
+            parts.append(
+                f'<circle class="{kind}" cx="{x(value):.1f}" cy="{y}" r="4.5">{tooltip}</circle>'
+            )
         if row_half_width is not None:
             low = x(value - row_half_width)
             high = x(value + row_half_width)
@@ -199,14 +226,19 @@ def _svg(title: str, height: float, content: str) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str, style: str = "tick") -> str:
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+    return (
+        f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"'
+        f' text-anchor="{anchor}">{escape(text)}</text>'
+    )
 
 
 def _vertical(style: str, x: float, top: float, bottom: float) -> str:
     return f'<line class="{style}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>'
 
 
-def _grid(x: Callable[[float], float], ticks: list[tuple[float, str]], top: float, bottom: float) -> str:
+def _grid(
+    x: Callable[[float], float], ticks: list[tuple[float, str]], top: float, bottom: float
+) -> str:
     parts = []
     for value, text in ticks:
         parts.append(_vertical("grid", x(value), top, bottom))
@@ -215,12 +247,19 @@ def _grid(x: Callable[[float], float], ticks: list[tuple[float, str]], top: floa
 
 
 def _name(name: str, right: int, y: float, style: str) -> str:
-    """Draw a name that ends at `right`; a long name loses its middle, and is shown in full as a tooltip."""
+    """Draw a name that ends at `right`; a long name loses its middle, and is shown in full as a
+    tooltip.
+    """
     short_name = shortened(name, 17)
-    while columns_of(short_name) + sum(c in "MWmw@%" for c in short_name) > 17 and len(short_name) > 3:  # too wide
+    while (
+        columns_of(short_name) + sum(c in "MWmw@%" for c in short_name) > 17 and len(short_name) > 3
+    ):  # too wide
         short_name = shortened(name, len(short_name) - 1)
     tooltip = f"<title>{escape(shortened(name, 300))}</title>"
-    return f'<text class="{style}" x="{right}" y="{y}" text-anchor="end">{tooltip}{escape_html(short_name)}</text>'
+    return (
+        f'<text class="{style}" x="{right}" y="{y}"'
+        f' text-anchor="end">{tooltip}{escape_html(short_name)}</text>'
+    )
 
 
 def _fraction(value: float, limits: Limits, log: bool) -> float:
@@ -230,7 +269,9 @@ def _fraction(value: float, limits: Limits, log: bool) -> float:
         low = math.log(low)
         high = math.log(high)
         value = math.log(max(value, 1e-300))
-    return min(1e5, max(-1e5, (value - low) / (high - low)))  # browsers refuse huge coordinates, even clipped ones
+    return min(
+        1e5, max(-1e5, (value - low) / (high - low))
+    )  # browsers refuse huge coordinates, even clipped ones
 
 
 def _finite_runs(points: Iterable[tuple[float, ...]]) -> list[list[tuple[float, ...]]]:
@@ -263,7 +304,8 @@ def _ticks(limits: Limits, log: bool, max_ticks: int = 8) -> list[tuple[float, s
     """Round values between the limits, and labels with equally many decimals.
 
     >>> _ticks((0, 1), False, 5)
-    [(0.0, '0.0'), (0.2, '0.2'), (0.4, '0.4'), (0.6000000000000001, '0.6'), (0.8, '0.8'), (1.0, '1.0')]
+    [(0.0, '0.0'), (0.2, '0.2'), (0.4, '0.4'), (0.6000000000000001, '0.6'), (0.8, '0.8'), (1.0,
+    '1.0')]
     """
     low, high = limits
     if log:
@@ -282,7 +324,13 @@ def _ticks(limits: Limits, log: bool, max_ticks: int = 8) -> list[tuple[float, s
     exponent = math.floor(math.log10(max(map(abs, values)) or 1.0) + 1e-9)
     if exponent >= 6 or step_exponent < -4:  # scientific notation with a common power of ten
         decimals = exponent - step_exponent
-        labels = [f"{value / 10.0**exponent:.{decimals}f}e{exponent}" if value else "0" for value in values]
+        labels = [
+            f"{value / 10.0**exponent:.{decimals}f}e{exponent}" if value else "0"
+            for value in values
+        ]
     else:
         labels = [f"{value:.{max(0, -step_exponent)}f}" for value in values]
-    return [(value, label.replace("-", "\N{MINUS SIGN}")) for value, label in zip(values, labels, strict=True)]
+    return [
+        (value, label.replace("-", "\N{MINUS SIGN}"))
+        for value, label in zip(values, labels, strict=True)
+    ]

@@ -1,8 +1,9 @@
-"""Names and numbers as text: escaped and shortened names, counts, shares, and numbers with their errors.
+"""Names and numbers as text: escaped and shortened names, counts, shares, and numbers with their
+errors.
 
-Names of columns, cells and files may hold anything: sequences that a terminal obeys, characters that reverse the
-direction of writing, line ends, a megabyte of letters. Whatever is printed, or goes into a report, passes through here;
-what is written as data stays as it is.
+Names of columns, cells and files may hold anything: sequences that a terminal obeys, characters
+that reverse the direction of writing, line ends, a megabyte of letters. Whatever is printed, or
+goes into a report, passes through here; what is written as data stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ CRITERIA = {
     "kfold": "k-fold cross-validation",
     "oob": "rows that members were not given",
 }
-EFFECT = "Effect: standard deviation of the column's part of the predictions, all levels of a category together."
+EFFECT = (
+    "Effect: standard deviation of the column's part of the predictions, all levels of a category"
+    " together."
+)
 ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
 
 
@@ -32,40 +36,60 @@ def escape_control(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def shortened(text: object, longest: int = LONGEST_NAME) -> str:
-    """A text as it is shown, in at most `longest` characters: of longer ones the middle is left out.
+    """A text as it is shown, in at most `longest` characters: of longer ones the middle is left
+    out.
 
     >>> shortened("a" * 30 + "b" * 30, 11)
     'aaaaa…bbbbb'
     """
-    return _cut(escape_control(_cut(str(text), longest)), longest)  # a megabyte is cut before it is looked at
+    return _cut(
+        escape_control(_cut(str(text), longest)), longest
+    )  # a megabyte is cut before it is looked at
 
 
 def quoted(text: object, longest: int = LONGEST_NAME) -> str:
-    """A text for a message, in quotation marks: as Python writes it, the middle of a long one left out."""
+    """A text for a message, in quotation marks: as Python writes it, the middle of a long one left
+    out.
+    """
     return repr(_cut(str(text), longest))
 
 
 def _cut(text: str, longest: int) -> str:
     tail = (longest - 1) // 2
-    return text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+    return (
+        text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+    )
 
 
 def scale_of_names(names: list[str]) -> tuple[list[float], str] | None:
-    """Numbers and unit of columns along a scale ("1100 nm", "nm1100", "1100"), or None where names are no such scale.
+    """Numbers and unit of columns along a scale ("1100 nm", "nm1100", "1100"), or None where names
+    are no such scale.
 
-    All have one number each, with the same text around it, and the numbers rise or fall throughout. Numbers that only
-    count the columns (x0, x1, ...; w0001, w0002, ...) are no scale.
+    All have one number each, with the same text around it, and the numbers rise or fall throughout.
+    Numbers that only count the columns (x0, x1, ...; w0001, w0002, ...) are no scale.
     """
-    found = [re.fullmatch(r"(\D*?)([-+]?\d+(?:\.\d*)?)((?:[^\d.].*)?)", name.strip()) for name in names]
+    found = [
+        re.fullmatch(r"(\D*?)([-+]?\d+(?:\.\d*)?)((?:[^\d.].*)?)", name.strip()) for name in names
+    ]
     numbers = [float(match[2]) for match in found if match]
-    around = {" ".join((match[1], match[3])).strip(" _:-[]()") if match else None for match in found}
+    around = {
+        " ".join((match[1], match[3])).strip(" _:-[]()") if match else None for match in found
+    }
     ordered, n = sorted(set(numbers)), len(found)
     counted_only = numbers in (list(range(n)), list(range(1, n + 1)))
-    if n < 3 or None in around or len(around) > 1 or counted_only or numbers not in (ordered, ordered[::-1]):
+    if (
+        n < 3
+        or None in around
+        or len(around) > 1
+        or counted_only
+        or numbers not in (ordered, ordered[::-1])
+    ):
         return None
     return numbers, around.pop() or ""
 
@@ -103,7 +127,8 @@ def size_of(mean: float, count: int) -> str:
 
 
 def padded(text: str, width: int) -> str:
-    """A text with spaces behind it, up to a width on a terminal, where some letters are as wide as two.
+    """A text with spaces behind it, up to a width on a terminal, where some letters are as wide as
+    two.
 
     >>> padded("ab", 4), padded("\u6e29\u5ea6", 5)
     ('ab  ', '\u6e29\u5ea6 ')
@@ -113,7 +138,10 @@ def padded(text: str, width: int) -> str:
 
 def columns_of(text: str) -> int:
     """Columns of a terminal that a text takes."""
-    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
 
 
 def number(value: float | None, form: str = ".4g") -> str:
@@ -130,7 +158,8 @@ def listed(names: list[str]) -> str:
 
 
 def with_error(value: float | None, error: float | None) -> str:
-    """A difference with its standard error, which says how many digits there are; nothing where there is none.
+    """A difference with its standard error, which says how many digits there are; nothing where
+    there is none.
 
     >>> with_error(0.0049171, 0.0042), with_error(-1234.5, 21.3), with_error(None, None)
     ('+0.0049 ± 0.0042', '-1234 ± 21', '')
@@ -146,15 +175,27 @@ def with_error(value: float | None, error: float | None) -> str:
 def heading_lines(data: dict[str, Any]) -> list[str]:
     """What was read, and notes about it."""
     name, target = shortened(data["name"], 200), shortened(data["target"])
-    head = f"{name}: {counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}, target {target}"
+    head = (
+        f"{name}: {counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}, target"
+        f" {target}"
+    )
     return [head, *(f"  note: {escape_control(message)}" for message in data["messages"])]
 
 
 def effect_lines(effects: list[dict[str, Any]]) -> list[str]:
     """The largest effects as a table."""
     effects = effects[:10]
-    heads = {"effect": "effect", "standard_error": "± s.e.", "coefficient": "coefficient", "drawn": "drawn"}
-    keys = [key for key in heads if key != "standard_error" or any(one[key] is not None for one in effects)]
+    heads = {
+        "effect": "effect",
+        "standard_error": "± s.e.",
+        "coefficient": "coefficient",
+        "drawn": "drawn",
+    }
+    keys = [
+        key
+        for key in heads
+        if key != "standard_error" or any(one[key] is not None for one in effects)
+    ]
     names = [shortened(one["name"], 36) for one in effects]
     width = max(20, *map(columns_of, names))
     lines = [f"{'largest effects':<{width + 2}}{''.join(f'{heads[key]:>12}' for key in keys)}"]

@@ -1,7 +1,7 @@
 """Train and test folds for comparing sampling schemes.
 
-A fold holds rows in memory, or only the moments of its rows. Coefficients, shape (count, p), are for one target and
-standardised columns.
+A fold holds rows in memory, or only the moments of its rows. Coefficients, shape (count, p), are
+for one target and standardised columns.
 """
 
 from __future__ import annotations
@@ -20,14 +20,23 @@ from .._data.folds import HeldOut, HeldOutMoments, HeldOutRows, Splits, moments_
 from .._data.moments import Moments, training_moments
 from .._data.rows import RowData
 from .._execution.threads import Threads, cached_property, one_blas_thread
-from .._members.penalised import CONSTANT_TOL, Fits, few_columns, gram_fits, standard_deviations, standardised_rows
+from .._members.penalised import (
+    CONSTANT_TOL,
+    Fits,
+    few_columns,
+    gram_fits,
+    standard_deviations,
+    standardised_rows,
+)
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 T = TypeVar("T")
 
 MIN_THREADED_OPERATIONS = 5e6  # operations of a fold above which a thread pays off, roughly
-MAX_SINGLE_THREAD_FLOPS = 5e9  # of a Gram matrix: below, about a second with its eigenvectors, BLAS uses one thread
+MAX_SINGLE_THREAD_FLOPS = (
+    5e9  # of a Gram matrix: below, about a second with its eigenvectors, BLAS uses one thread
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,9 @@ class FoldData:
     folds: list[Fold]
     repeats: int
     threads: Threads
-    training: list[Moments] | None = None  # moments of the training rows of all folds, if they were computed
+    training: list[Moments] | None = (
+        None  # moments of the training rows of all folds, if they were computed
+    )
     ridge_penalty: float = 0.0  # of least error, in units of the columns
     uniform_size: int = 1  # columns of uniform members on all rows
 
@@ -82,8 +93,12 @@ class FoldData:
         """Fits of the training rows of every fold, then those of all rows."""
         return [*(fold.fits for fold in self.folds), self.all_rows]
 
-    def map(self, work: Callable[..., T], fits: Iterable[Any], *arguments: Iterable[Any]) -> list[T]:
-        """Results of ``work(fit, ...)`` in threads, or in turn where the data are too small for threads to pay off."""
+    def map(
+        self, work: Callable[..., T], fits: Iterable[Any], *arguments: Iterable[Any]
+    ) -> list[T]:
+        """Results of ``work(fit, ...)`` in threads, or in turn where the data are too small for
+        threads to pay off.
+        """
         jobs = list(zip(fits, *arguments, strict=False))
         p = len(self.unit)
         if self.n_rows * p * min(self.n_rows, p) < MIN_THREADED_OPERATIONS:
@@ -103,7 +118,9 @@ def first_least(errors: Array) -> int:
 
 
 def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Threads) -> FoldData:
-    """Folds of rows in memory: Gram matrices, or the rows themselves where there are more columns than rows."""
+    """Folds of rows in memory: Gram matrices, or the rows themselves where there are more columns
+    than rows.
+    """
     n, p = problem.shape
     X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
     weight = problem.weights
@@ -121,10 +138,18 @@ def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Thr
     folds = []
     for (_, test), fit, (mean_x, mean_y) in zip(splits, fits[:-1], means, strict=True):
         dense = X[test].toarray() if sp.issparse(X) else X[test]
-        test_rows = HeldOutRows(test, (dense - mean_x) / unit, problem.Y[test] - mean_y, weight[test])
+        test_rows = HeldOutRows(
+            test, (dense - mean_x) / unit, problem.Y[test] - mean_y, weight[test]
+        )
         folds.append(Fold(fit, mean_x / unit, mean_y, float(weight[test].sum()), test_rows))
     return FoldData(
-        all_rows=fits[-1], unit=unit, n_rows=n, folds=folds, repeats=n_repeats, threads=threads, training=training
+        all_rows=fits[-1],
+        unit=unit,
+        n_rows=n,
+        folds=folds,
+        repeats=n_repeats,
+        threads=threads,
+        training=training,
     )
 
 
@@ -141,11 +166,18 @@ def folds_of_moments(parts: list[Moments], threads: Threads) -> FoldData:
         fits = gram_fits(train, unit, total)
         folds.append(Fold(fits, train.mean_x / unit, train.mean_y, float(test.weight), held_out))
     return FoldData(
-        all_rows=gram_fits(total, unit, total), unit=unit, n_rows=total.n_rows, folds=folds, repeats=1, threads=threads
+        all_rows=gram_fits(total, unit, total),
+        unit=unit,
+        n_rows=total.n_rows,
+        folds=folds,
+        repeats=1,
+        threads=threads,
     )
 
 
 def blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread for small matrices, on which further threads would spin for longer than they help."""
+    """Limit BLAS to one thread for small matrices, on which further threads would spin for longer
+    than they help.
+    """
     n, p = shape
     return one_blas_thread() if n * p * min(n, p) < MAX_SINGLE_THREAD_FLOPS else nullcontext()

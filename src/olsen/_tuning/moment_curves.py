@@ -1,20 +1,23 @@
-r"""Risk curves from moments alone: cross-validation and GCV that read every row once, on the host or on a device.
+r"""Risk curves from moments alone: cross-validation and GCV that read every row once, on the host
+or on a device.
 
-Rows are assigned to F folds in the pass that sums their products. The training moments of fold f are the other folds
-merged, and the error of coefficients b on its test rows needs the moments of the test rows only:
+Rows are assigned to F folds in the pass that sums their products. The training moments of fold f
+are the other folds merged, and the error of coefficients b on its test rows needs the moments of
+the test rows only:
 
 .. math:: \sum_l w_l (y_l - \hat y_l)^2 = y'y - 2 b'c + b'Gb
           + w\,\bigl(\bar y - \bar y_{-f} - (\bar x - \bar x_{-f})'b\bigr)^2
 
-with the moments of the test fold centred at its means. It is a quadratic form in b, so pairs of members have products
-as in ``risk_curves``, and the curve of any ensemble size follows. Status: exact k-fold cross-validation.
-Leave-one-out, which needs every leverage, would need the rows again.
+with the moments of the test fold centred at its means. It is a quadratic form in b, so pairs of
+members have products as in ``risk_curves``, and the curve of any ensemble size follows. Status:
+exact k-fold cross-validation. Leave-one-out, which needs every leverage, would need the rows again.
 
-**All sizes of a path at once.** With :math:`G = L L'` in the order of a path and :math:`z = L^{-1} c`, the coefficients
-of its first m columns solve :math:`L' b = (z_1, \dots, z_m, 0, \dots)`: one triangular system whose right-hand sides
-are z cut off at every size. Factors of many orders and folds are computed together, block by block from products of
-stacked matrices. A column that adds no rank to the earlier ones gets a coefficient of zero: a diagonal block with a
-small pivot has such a column, and is factored column by column.
+**All sizes of a path at once.** With :math:`G = L L'` in the order of a path and :math:`z = L^{-1}
+c`, the coefficients of its first m columns solve :math:`L' b = (z_1, \dots, z_m, 0, \dots)`: one
+triangular system whose right-hand sides are z cut off at every size. Factors of many orders and
+folds are computed together, block by block from products of stacked matrices. A column that adds no
+rank to the earlier ones gets a coefficient of zero: a diagonal block with a small pivot has such a
+column, and is factored column by column.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 BLOCK_COLUMNS = 64  # columns of a factor that are computed in one block
-BATCH_BYTES = 5e8  # permuted matrices of a batch, where the array library does not report its free memory
+BATCH_BYTES = (
+    5e8  # permuted matrices of a batch, where the array library does not report its free memory
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class FoldCurve:
     def slope(self, at: int) -> tuple[float, float]:
         """Least-squares slope of targets on out-of-fold predictions at one size, and its variance.
 
-        Errors of all rows are assumed to have equal variance. Without predictions the slope is one, its variance zero.
+        Errors of all rows are assumed to have equal variance. Without predictions the slope is one,
+        its variance zero.
         """
         top = bottom = squares = 0.0
         for f, fold in enumerate(self.held_out):
@@ -71,30 +77,48 @@ class FoldCurve:
         for f, fold in enumerate(self.held_out):
             get = fold.test.space.get
             square.append(np.full(self.coef.shape[2], get(fold.targets).mean() / fold.test.weight))
-            cross.append(square[-1] - get(fold.with_targets(self.coef[f, :, :, :])).mean(axis=1) / fold.test.weight)
+            cross.append(
+                square[-1]
+                - get(fold.with_targets(self.coef[f, :, :, :])).mean(axis=1) / fold.test.weight
+            )
         shrinkage = 1 - scale
-        target_terms = shrinkage**2 * np.stack(square, axis=1) + 2 * scale * shrinkage * np.stack(cross, axis=1)
+        target_terms = shrinkage**2 * np.stack(square, axis=1) + 2 * scale * shrinkage * np.stack(
+            cross, axis=1
+        )
         products = target_terms + scale**2 * self.curve.products
         coefs = (scale * self.coef[f, :, :, :] for f in range(len(self.held_out)))
-        errors = [fold.test.space.get(fold.errors(b)) for fold, b in zip(self.held_out, coefs, strict=True)]
+        errors = [
+            fold.test.space.get(fold.errors(b))
+            for fold, b in zip(self.held_out, coefs, strict=True)
+        ]
         mean_square = np.stack(errors, axis=1) @ (self.curve.weight / self.curve.weight.sum())
         return self.curve.with_products(products, self.curve.residual).raised(mean_square)
 
 
-def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0) -> FoldCurve:
-    """Risk curve of uniform members from moments of folds, times a scale; the rows of the curve are the folds."""
+def moment_kfold_curve(
+    folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0
+) -> FoldCurve:
+    """Risk curve of uniform members from moments of folds, times a scale; the rows of the curve are
+    the folds.
+    """
     training = training_moments(folds)
-    held_out = [HeldOutMoments.from_moments(test, train) for test, train in zip(folds, training, strict=True)]
+    held_out = [
+        HeldOutMoments.from_moments(test, train)
+        for test, train in zip(folds, training, strict=True)
+    ]
     products, coef = _pair_means(held_out, training, sizes, paths)
     unscaled = FoldCurve(_curve(folds, sizes, paths, products), coef, held_out)
     return unscaled if scale == 1.0 else replace(unscaled, curve=unscaled.scaled(scale))
 
 
-def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RowCurve:
-    """GCV from the moments of all rows: the rows are not read again, so the cost does not depend on n.
+def moment_gcv_curve(
+    moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0
+) -> RowCurve:
+    """GCV from the moments of all rows: the rows are not read again, so the cost does not depend on
+    n.
 
-    The residual sum of squares of coefficients b is y'y - 2 b'c + b'Gb. For n far above p, leverages are small and GCV
-    and leave-one-out agree.
+    The residual sum of squares of coefficients b is y'y - 2 b'c + b'Gb. For n far above p,
+    leverages are small and GCV and leave-one-out agree.
     """
     all_rows = HeldOutMoments(moments, 0.0 * moments.mean_x, 0.0 * moments.mean_y)
     require_rows_left(moments.n_rows, sizes, int(moments.centred))
@@ -121,18 +145,28 @@ def _curve(folds: list[Moments], sizes: Indices, paths: Paths, products: Array) 
 
 
 def _pair_means(
-    held_out: list[HeldOutMoments], training: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0
+    held_out: list[HeldOutMoments],
+    training: list[Moments],
+    sizes: Indices,
+    paths: Paths,
+    scale: float = 1.0,
 ) -> tuple[Array, Any]:
-    """A, S and C of antithetic pairs of members, (3, sizes, folds), and mean coefficients (folds, p, sizes, q)."""
+    """A, S and C of antithetic pairs of members, (3, sizes, folds), and mean coefficients (folds,
+    p, sizes, q).
+    """
     space = training[0].space
     xp = space.xp
     p = training[0].C.shape[0]
     orders = np.stack(paths.orders(p, 0, paths.min_batches))
 
     def errors(coefs: Any) -> Array:
-        """Errors (sizes, folds), summed over members, of coefficients (folds, p, members, sizes, q)."""
+        """Errors (sizes, folds), summed over members, of coefficients (folds, p, members, sizes,
+        q).
+        """
         _, _, K, S, q = coefs.shape
-        fold_errors = [fold.errors(xp.reshape(coefs[f, ...], (p, K * S, q))) for f, fold in enumerate(held_out)]
+        fold_errors = [
+            fold.errors(xp.reshape(coefs[f, ...], (p, K * S, q))) for f, fold in enumerate(held_out)
+        ]
         return np.stack([space.get(e).reshape(K, S).sum(axis=0) for e in fold_errors], axis=1)
 
     def follow(start: int, stop: int) -> tuple[Array, Array, Any]:
@@ -149,7 +183,9 @@ def _pair_means(
 
 
 def _prefix_coefficients(training: list[Moments], orders: Indices, sizes: Indices) -> Any:
-    """Coefficients (F, p, K, S, q) of the first columns of K orders, for F sets of training moments."""
+    """Coefficients (F, p, K, S, q) of the first columns of K orders, for F sets of training
+    moments.
+    """
     space = training[0].space
     xp = space.xp
     p, q = training[0].C.shape
@@ -177,23 +213,29 @@ def _prefix_coefficients(training: list[Moments], orders: Indices, sizes: Indice
 
 
 def _by_column(B: Any, orders: Indices, p: int, space: Space) -> Any:
-    """Coefficients (F, K, largest, c) in the order of the columns, (F, p, K, c); zero for columns outside a path."""
+    """Coefficients (F, K, largest, c) in the order of the columns, (F, p, K, c); zero for columns
+    outside a path.
+    """
     xp = space.xp
     F, K, largest, c = B.shape
     if largest < p:
         B = xp.concat([B, space.zeros((F, K, 1, c))], axis=2)
     n_positions = B.shape[2]
-    positions = np.full((K, p), n_positions - 1)  # the appended zero, unless the column is on the path
+    positions = np.full(
+        (K, p), n_positions - 1
+    )  # the appended zero, unless the column is on the path
     np.put_along_axis(positions, orders[:, :largest], np.arange(largest)[None, :], axis=1)
     flat = (np.arange(K) * n_positions + positions.T).reshape(-1)
-    return xp.reshape(xp.take(xp.reshape(B, (F, K * n_positions, c)), space.put(flat), axis=1), (F, p, K, c))
+    return xp.reshape(
+        xp.take(xp.reshape(B, (F, K * n_positions, c)), space.put(flat), axis=1), (F, p, K, c)
+    )
 
 
 def _factored(A: Any, C: Any, space: Space) -> tuple[Any, list[tuple[slice, Any, Any]]]:
     """Stacked lower factors with (L^-1 C)' below, and their blocks.
 
-    A block holds its columns, the inverse of its diagonal block, and ones for columns that add rank. Columns that add
-    no rank are unit vectors. Entries above the diagonal are undefined.
+    A block holds its columns, the inverse of its diagonal block, and ones for columns that add
+    rank. Columns that add no rank are unit vectors. Entries above the diagonal are undefined.
     """
     xp = space.xp
     diagonal = xp.linalg.diagonal(A)
@@ -209,7 +251,9 @@ def _factored(A: Any, C: Any, space: Space) -> tuple[Any, list[tuple[slice, Any,
         lower, adds_rank = _factor_block(panel[:, : stop - start, :], diagonal[:, block], space)
         inverse = space.inverse_of_lower(lower)
         A[:, block, block] = lower
-        A[:, stop:, block] = (panel[:, stop - start :, :] @ xp.matrix_transpose(inverse)) * adds_rank[:, None, :]
+        A[:, stop:, block] = (
+            panel[:, stop - start :, :] @ xp.matrix_transpose(inverse)
+        ) * adds_rank[:, None, :]
         blocks.append((block, inverse, adds_rank))
     return A, blocks
 
@@ -222,7 +266,10 @@ def _backward(A: Any, blocks: list[tuple[slice, Any, Any]], Z: Any, space: Space
     for block, inverse, adds_rank in reversed(blocks):
         right = Z[:, block, :]
         if block.stop < size:
-            right = right - xp.matrix_transpose(A[:, block.stop : size, block]) @ out[:, block.stop :, :]
+            right = (
+                right
+                - xp.matrix_transpose(A[:, block.stop : size, block]) @ out[:, block.stop :, :]
+            )
         out[:, block, :] = (xp.matrix_transpose(inverse) @ right) * adds_rank[:, :, None]
     return out
 
@@ -242,7 +289,9 @@ def _factor_block(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:
 
 
 def _column_by_column(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:
-    """Factor blocks in which some columns depend on earlier ones, see `_factor_block`; D is overwritten."""
+    """Factor blocks in which some columns depend on earlier ones, see `_factor_block`; D is
+    overwritten.
+    """
     xp = space.xp
     adds_rank = []
     for j in range(D.shape[1]):

@@ -1,18 +1,20 @@
 r"""Compare penalties of ridge regression, which are expected sizes of determinantal members.
 
-The mean of all determinantal members is ridge regression on standardised columns, and the expected number of columns
-of a member is its degrees of freedom :math:`\sum_k s_k / (s_k + \lambda)`, with the squared singular values s of the
-standardised rows (status: theorem). So tuning the size is tuning the penalty. One decomposition on the smaller side of
-the data gives every penalty, down to 1e-9 of the largest eigenvalue.
+The mean of all determinantal members is ridge regression on standardised columns, and the expected
+number of columns of a member is its degrees of freedom :math:`\sum_k s_k / (s_k + \lambda)`, with
+the squared singular values s of the standardised rows (status: theorem). So tuning the size is
+tuning the penalty. One decomposition on the smaller side of the data gives every penalty, down to
+1e-9 of the largest eigenvalue.
 
 **Leave-one-out.** With left singular vectors U, the residual of a row without it is
 
 .. math:: \frac{r_l + \sum_k U_{lk} \, \lambda / (s_k + \lambda) \, (U'y)_k}
                {g_l + \sum_k U_{lk}^2 \, \lambda / (s_k + \lambda)},
 
-where :math:`r = y - UU'y` and :math:`g_l = 1 - w_l / \sum w - \sum_k U_{lk}^2` are zero for rows that columns can fit
-exactly (status: exact). Written with 1 - h, both would be rounding errors there, and would decide the penalty.
-Generalised cross-validation replaces every denominator by the mean of all.
+where :math:`r = y - UU'y` and :math:`g_l = 1 - w_l / \sum w - \sum_k U_{lk}^2` are zero for rows
+that columns can fit exactly (status: exact). Written with 1 - h, both would be rounding errors
+there, and would decide the penalty. Generalised cross-validation replaces every denominator by the
+mean of all.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ LARGEST_DEGREES = 0.7  # degrees of freedom of ridge regression for each row, at
 SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
 COARSE_PENALTIES = 49  # number on twelve decades
 FINE_PENALTIES = 7  # number between the neighbours of the best coarse penalty
-SQUARED_ACCURACY = 1e-6  # fraction of the largest eigenvalue: smaller ones lost ten digits, and need an SVD of the rows
+# fraction of the largest eigenvalue: smaller ones lost ten digits, and need an SVD of the rows
+SQUARED_ACCURACY = 1e-6
 EXACT_ROW_TOL = 1e-10  # squared length of a row outside the span of the columns: less is rounding
 SMALLEST_DENOMINATOR = 1e-200  # so that rows that columns fit exactly do not divide by zero
 BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows, which stays in a cache
@@ -44,7 +47,9 @@ BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows, which stays in a cache
 
 @dataclass(frozen=True)
 class Errors:
-    """Mean squared errors of prediction by penalty, and their standard errors over rows, (penalties,) each."""
+    """Mean squared errors of prediction by penalty, and their standard errors over rows,
+    (penalties,) each.
+    """
 
     mse: Array
     standard_error: Array
@@ -55,7 +60,9 @@ ErrorsOf = Callable[[Array], Errors]
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """Leave-one-out errors of ridge regression of standardised, centred, sqrt-weighted rows, for any penalty."""
+    """Leave-one-out errors of ridge regression of standardised, centred, sqrt-weighted rows, for
+    any penalty.
+    """
 
     s2: Array  # (r,) squared singular values, falling; empty where all columns are constant
     unit: Array  # (p,) standard deviations of the columns
@@ -63,14 +70,20 @@ class LeaveOneOut:
     along: Array  # (r, q) U'Y
     unfitted: Array  # (n,) g: one minus the leverage of a row without penalty
     residual: Array  # (n, q) r: residuals without penalty
-    deviation: Array  # (n, q) deviations of the targets from the mean of the other rows, sqrt-weighted
+    deviation: (
+        Array  # (n, q) deviations of the targets from the mean of the other rows, sqrt-weighted
+    )
     root: Array  # (n,) square roots of the weights
     jitter: float  # added to every penalty, as in the fits
     generalised: bool = False  # cross-validation with the mean of all denominators
 
     @classmethod
-    def of(cls, problem: RowData, fits: Fits, unit: Array, *, generalised: bool = False) -> LeaveOneOut:
-        """Decompose the rows of a problem, from fits of all rows and the standard deviations of the columns."""
+    def of(
+        cls, problem: RowData, fits: Fits, unit: Array, *, generalised: bool = False
+    ) -> LeaveOneOut:
+        """Decompose the rows of a problem, from fits of all rows and the standard deviations of the
+        columns.
+        """
         s2, E = eigenvalues(fits.products)
         rows = fits if isinstance(fits, RowFits) else standardised_rows(problem)[0]
         if len(s2) and s2[-1] < SQUARED_ACCURACY * s2[0]:
@@ -113,20 +126,28 @@ class LeaveOneOut:
         return np.asarray(shifted / (self.s2[:, None] + shifted))
 
     def errors(self, penalties: Array, scale: float = 1.0) -> Errors:
-        """Leave-one-out errors of scaled predictions, in two matrix products per block of rows and target."""
+        """Leave-one-out errors of scaled predictions, in two matrix products per block of rows and
+        target.
+        """
         shrinkage = self._shrinkage(penalties)
         mean_denominator = self.unfitted.mean() + np.mean(self.U**2, axis=0) @ shrinkage
         weight = self.root**2
         total = float(weight.sum())
         n_targets = self.residual.shape[1]
-        squares = np.zeros(len(penalties))  # sums over rows of w e, w^2 e and w^2 e^2, with mean squared errors e
+        squares = np.zeros(
+            len(penalties)
+        )  # sums over rows of w e, w^2 e and w^2 e^2, with mean squared errors e
         weighted = np.zeros(len(penalties))
         fourth = np.zeros(len(penalties))
         step = max(1, BLOCK_ENTRIES // (self.U.shape[1] + len(penalties)))
         for start in range(0, len(self.U), step):
             block = slice(start, start + step)
             U = self.U[block]
-            denominator = mean_denominator if self.generalised else self.unfitted[block, None] + U**2 @ shrinkage
+            denominator = (
+                mean_denominator
+                if self.generalised
+                else self.unfitted[block, None] + U**2 @ shrinkage
+            )
             row_errors = np.zeros((len(U), len(penalties)))  # w e
             for t in range(n_targets):
                 residual = self.residual[block, t, None] + U @ (shrinkage * self.along[:, t, None])
@@ -172,11 +193,15 @@ class FoldErrors:
         return self.targets[0].unit
 
     def residuals(self, penalty: float) -> Array | None:
-        """Residuals (n, q) of all rows in test folds; None if rows are in no test fold or only moments are known."""
+        """Residuals (n, q) of all rows in test folds; None if rows are in no test fold or only
+        moments are known.
+        """
         data = self.targets[0]
         out = np.full((data.n_rows, len(self.targets)), np.nan)
         for t, of_target in enumerate(self.targets):
-            for fold, coefs in zip(of_target.folds, ridge_coefs(of_target, np.array([penalty])), strict=True):
+            for fold, coefs in zip(
+                of_target.folds, ridge_coefs(of_target, np.array([penalty])), strict=True
+            ):
                 residual = fold.residuals(coefs)
                 if residual is None or fold.test.rows is None:
                     return None
@@ -184,11 +209,14 @@ class FoldErrors:
         return None if np.isnan(out).any() else out
 
     def slope(self, penalty: float) -> tuple[float, float]:
-        """Least-squares slope of targets on held-out predictions and its variance; one and zero without predictions."""
+        """Least-squares slope of targets on held-out predictions and its variance; one and zero
+        without predictions.
+        """
         top = bottom = squares = 0.0
         for data in self.targets:
             for fold, coefs in zip(data.folds, ridge_coefs(data, np.array([penalty])), strict=True):
-                # residuals of the prediction and of the mean target, whose difference is the prediction
+                # residuals of the prediction and of the mean target, whose difference is the
+                # prediction
                 S = fold.weight * fold.products(np.vstack([coefs, np.zeros_like(coefs)]))
                 top += float(S[1, 1] - S[0, 1])
                 bottom += float(S[1, 1] - 2 * S[0, 1] + S[0, 0])
@@ -211,7 +239,9 @@ class FoldErrors:
         return Errors(mse, self._standard_error(coefs, mse))
 
     def _standard_error(self, coefs: list[list[Array]], mse: Array) -> Array:
-        """Standard error of the errors over rows; moments only give its order, that of Gaussian errors."""
+        """Standard error of the errors over rows; moments only give its order, that of Gaussian
+        errors.
+        """
         data = self.targets[0]
         variance = np.zeros(len(mse))
         for number, fold in enumerate(data.folds):
@@ -230,12 +260,17 @@ class FoldErrors:
 def ridge_coefs(data: FoldData, penalties: Array) -> list[Array]:
     """Coefficients (penalties, p) of ridge regression on the training rows of every fold."""
     prior_variances = np.ones(len(data.unit))
-    return [fold.fits.system(prior_variances).coefficients(penalties, JITTER)[:, :, 0] for fold in data.folds]
+    return [
+        fold.fits.system(prior_variances).coefficients(penalties, JITTER)[:, :, 0]
+        for fold in data.folds
+    ]
 
 
 @dataclass(frozen=True)
 class PenaltyPath:
-    """Penalties that were compared, from the largest to the smallest, with their expected sizes and errors."""
+    """Penalties that were compared, from the largest to the smallest, with their expected sizes and
+    errors.
+    """
 
     sizes: Array  # (count,) expected sizes, rising
     penalties: Array  # (count,)
@@ -244,7 +279,9 @@ class PenaltyPath:
 
 
 def ridge_penalty(problem: RowData, data: FoldData) -> float | None:
-    """The penalty of least leave-one-out error, in units of the columns; None if all columns are constant."""
+    """The penalty of least leave-one-out error, in units of the columns; None if all columns are
+    constant.
+    """
     rows = LeaveOneOut.of(problem, data.all_rows, data.unit)
     if not len(rows.s2):
         return None
@@ -261,7 +298,9 @@ def ridge_penalty_of_folds(data: FoldData, n_intercepts: int) -> float | None:
     systems = [(fold, fold.fits.system(np.ones(len(data.unit)))) for fold in data.folds]
 
     def errors(penalties: Array) -> Errors:
-        fold_errors = [fold.errors(system.coefficients(penalties, JITTER)[:, :, 0]) for fold, system in systems]
+        fold_errors = [
+            fold.errors(system.coefficients(penalties, JITTER)[:, :, 0]) for fold, system in systems
+        ]
         mse = np.asarray(data.weight @ np.stack(fold_errors))
         return Errors(mse, mse)
 
@@ -274,12 +313,16 @@ def _searched(errors: ErrorsOf, s2: Array, limit: float) -> float:
 
 
 def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
-    """Compare a coarse grid of penalties over twelve decades, then a fine grid between the neighbours of its best.
+    """Compare a coarse grid of penalties over twelve decades, then a fine grid between the
+    neighbours of its best.
 
     Degrees of freedom are at most `limit`. The largest of tied penalties is the best.
     """
     if not len(s2):
-        raise ValueError("every column of X is constant, so there is no size of members to choose. Check the columns.")
+        raise ValueError(
+            "every column of X is constant, so there is no size of members to choose. Check the"
+            " columns."
+        )
     grid = np.geomspace(s2[0] * 1e-9, s2[0] * 1e3, COARSE_PENALTIES)
     sizes = expected_sizes(s2, grid)
     allowed = grid[(sizes <= limit) & (sizes > SMALLEST_SIZE)]
@@ -289,7 +332,9 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
     grid = grid[::-1]
     coarse = errors(grid)
     best = first_least(coarse.mse)
-    fine_grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], FINE_PENALTIES)
+    fine_grid = np.geomspace(
+        grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], FINE_PENALTIES
+    )
     fine = errors(fine_grid)
     chosen = fine_grid[first_least(fine.mse)]
     penalties, first = np.unique(np.r_[fine_grid, grid], return_index=True)

@@ -1,17 +1,19 @@
-r"""Estimated error of an ensemble for every size and number of uniform members, from the residuals of a few members.
+r"""Estimated error of an ensemble for every size and number of uniform members, from the residuals
+of a few members.
 
-Errors of an average are averages of pair products. With A the mean of :math:`e_i^2`, S that of :math:`e_i e_j` for two
-members of one balanced group (which avoid each other) and C that of members of different groups, k members have
+Errors of an average are averages of pair products. With A the mean of :math:`e_i^2`, S that of
+:math:`e_i e_j` for two members of one balanced group (which avoid each other) and C that of members
+of different groups, k members have
 
 .. math:: R_k = \frac{k A + s\, S + (k^2 - k - s)\, C}{k^2}, \qquad R_\infty = C,
 
-s being the number of ordered pairs within groups. Status: exact in expectation, for any k. A permutation and its
-reverse are distributed as two members of one group (disjoint, or with disjoint complements), so A, S and C all come
-from K members taken in such antithetic pairs.
+s being the number of ordered pairs within groups. Status: exact in expectation, for any k. A
+permutation and its reverse are distributed as two members of one group (disjoint, or with disjoint
+complements), so A, S and C all come from K members taken in such antithetic pairs.
 
-A criterion (leave-one-out, k-fold, GCV, out-of-bag) turns a member into residuals of shape (sizes, rows, targets); all
-sizes of a member come from one nested path along a permutation of the columns. Pairs are added in batches until the
-Monte-Carlo error of the curve is small.
+A criterion (leave-one-out, k-fold, GCV, out-of-bag) turns a member into residuals of shape (sizes,
+rows, targets); all sizes of a member come from one nested path along a permutation of the columns.
+Pairs are added in batches until the Monte-Carlo error of the curve is small.
 """
 
 from __future__ import annotations
@@ -35,22 +37,35 @@ from .._members.path import PathData, pair_sums, prefix_predictions, prefix_resi
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-PATH_STREAM = 2  # seed stream of the permutations of paths: a fitted ensemble uses 0 (columns) and 1 (rows)
+PATH_STREAM = (
+    2  # seed stream of the permutations of paths: a fitted ensemble uses 0 (columns) and 1 (rows)
+)
 PATH_ROW_STREAM = 3  # seed stream of the row subsets of paths
-MAX_RELATIVE_RISE = 0.1  # above the minimum of the first batch: sizes beyond the last one below it are dropped
-MAX_RELATIVE_MC_ERROR = 0.015  # Monte-Carlo error of the curve at its minimum, at which batches are enough
-MAX_SHARED_GRAM_RATIO = 6  # columns of X over columns of the longest path up to which all paths share one Gram matrix
-MAX_BATCHED_RESIDUALS = 2_000_000  # residuals (sizes x rows) of the batches that are followed in one step
+MAX_RELATIVE_RISE = (
+    0.1  # above the minimum of the first batch: sizes beyond the last one below it are dropped
+)
+MAX_RELATIVE_MC_ERROR = (
+    0.015  # Monte-Carlo error of the curve at its minimum, at which batches are enough
+)
+MAX_SHARED_GRAM_RATIO = (
+    6  # columns of X over columns of the longest path up to which all paths share one Gram matrix
+)
+MAX_BATCHED_RESIDUALS = (
+    2_000_000  # residuals (sizes x rows) of the batches that are followed in one step
+)
 
-# ``residuals(orders, sizes, first)``: residuals (sizes, rows, targets) for each order of the columns; the member of
-# size m uses the first m columns, and the members are numbered from `first`
+# ``residuals(orders, sizes, first)``: residuals (sizes, rows, targets) for each order of the
+# columns; the member of size m uses the first m columns, and the members are numbered from `first`
 Residuals = Callable[[list[Indices], Indices, int], list[Array]]
-# ``sums(orders, sizes, n_pairs)``: sums over batches of `n_pairs` pairs, which need no residuals of single members
+# ``sums(orders, sizes, n_pairs)``: sums over batches of `n_pairs` pairs, which need no residuals of
+# single members
 Sums = Callable[[list[Indices], Indices, int], Array]
 
 
 def pair_means(single: Array, pair: Array, mean: Array, n_pairs: int) -> Array:
-    """A, S and C, (3, ...), from mean squares of single members, of pair means, and of the mean of all members."""
+    """A, S and C, (3, ...), from mean squares of single members, of pair means, and of the mean of
+    all members.
+    """
     k = 2 * n_pairs
     within = 2 * pair - single
     between = (k * k * mean - k * single - k * within) / (k * k - 2 * k)
@@ -77,18 +92,26 @@ class RiskCurve:
         return cls(first.sizes[:n_sizes], first.n_items, first.design, products)
 
     def lower_bound_corrections(self, mean_square: Array) -> Array:
-        """Corrections (3, sizes) that lift A, S and C to their lower bounds, which few pairs may miss.
+        """Corrections (3, sizes) that lift A, S and C to their lower bounds, which few pairs may
+        miss.
 
-        C is the squared mean residual of the members that were followed, minus the variance that sampling members adds.
-        Where members have huge residuals the difference is noise, and may even be negative. Such a size must not look
-        like the best one, so C is bounded below by a quarter of the squared mean residual. S is bounded because no
-        group does better than infinitely many members: with hundreds of members in a group, the noise of S, which comes
+        C is the squared mean residual of the members that were followed, minus the variance that
+        sampling members adds. Where members have huge residuals the difference is noise, and may
+        even be negative. Such a size must not look like the best one, so C is bounded below by a
+        quarter of the squared mean residual. S is bounded because no group does better than
+        infinitely many members: with hundreds of members in a group, the noise of S, which comes
         from few pairs, would dominate.
         """
         single, within, between = self.products
         between_lift = np.maximum(0.0, mean_square / 4 - between)
-        within_bound = between + between_lift - (single - between - between_lift) / np.maximum(self._group_sizes - 1, 1)
-        return np.stack([np.zeros(len(single)), np.maximum(0.0, within_bound - within), between_lift])
+        within_bound = (
+            between
+            + between_lift
+            - (single - between - between_lift) / np.maximum(self._group_sizes - 1, 1)
+        )
+        return np.stack(
+            [np.zeros(len(single)), np.maximum(0.0, within_bound - within), between_lift]
+        )
 
     @cached_property
     def _group_sizes(self) -> Indices:
@@ -100,20 +123,28 @@ class RiskCurve:
         single, within, between = products
         if np.isinf(k):
             return np.asarray(between)
-        within_fraction = np.zeros(len(self.sizes))  # s / k^2: fraction of ordered pairs within a balanced group
+        within_fraction = np.zeros(
+            len(self.sizes)
+        )  # s / k^2: fraction of ordered pairs within a balanced group
         if self.design == "balanced":
             group = self._group_sizes
             n_full_groups, n_last_group = np.divmod(int(k), group)
-            within_fraction = (n_full_groups * group * (group - 1) + n_last_group * (n_last_group - 1)) / k**2
+            within_fraction = (
+                n_full_groups * group * (group - 1) + n_last_group * (n_last_group - 1)
+            ) / k**2
         within_fraction = within_fraction.reshape(-1, *[1] * (single.ndim - 1))
-        return np.asarray(single / k + within_fraction * within + (1 - 1 / k - within_fraction) * between)
+        return np.asarray(
+            single / k + within_fraction * within + (1 - 1 / k - within_fraction) * between
+        )
 
     def mse(self, k: float) -> Array:
         """Estimated error at every size for k members."""
         return self.combine(self.products, k)
 
     def members_for(self, index: int, excess: float) -> int:
-        """Number of members at which the error of one size is at most 1 + `excess` times that of infinitely many."""
+        """Number of members at which the error of one size is at most 1 + `excess` times that of
+        infinitely many.
+        """
         limit = (1 + excess) * self.mse(np.inf)[index]
         candidates = np.unique(np.rint(np.geomspace(10, 5000, 200)).astype(int))
         return next((int(k) for k in candidates if self.mse(k)[index] <= limit), 5000)
@@ -130,7 +161,13 @@ class RowCurve:
 
     @classmethod
     def from_products(
-        cls, sizes: Indices, n_items: int, design: str, weight: Array, products: Array, residual: Array
+        cls,
+        sizes: Indices,
+        n_items: int,
+        design: str,
+        weight: Array,
+        products: Array,
+        residual: Array,
     ) -> RowCurve:
         """Build the curve from A, S and C of every row."""
         average = RiskCurve(sizes, n_items, design, products @ (weight / weight.sum()))
@@ -148,9 +185,13 @@ class RowCurve:
         )
 
     def raised(self, mean_square: Array | None = None) -> RowCurve:
-        """Lift S and C to their lower bounds; curves without residuals need squared mean residuals (sizes,)."""
+        """Lift S and C to their lower bounds; curves without residuals need squared mean residuals
+        (sizes,).
+        """
         if mean_square is None:
-            square = np.einsum("slt,slt,l->s", self.residual, self.residual, self.weight / self.weight.sum())
+            square = np.einsum(
+                "slt,slt,l->s", self.residual, self.residual, self.weight / self.weight.sum()
+            )
             mean_square = square / self.residual.shape[2]
         corrections = self.average.lower_bound_corrections(mean_square)
         return self.with_products(self.products + corrections[:, :, None], self.residual)
@@ -172,7 +213,9 @@ class RowCurve:
         cross = 2 * mu * (1 - mu) * np.mean(deviation * self.residual, axis=2)
         products = square + cross + mu**2 * self.products
         residual = (1 - mu) * deviation + mu * self.residual
-        return self.with_products(products, residual).raised()  # with few rows C is noise, and may be negative
+        return self.with_products(
+            products, residual
+        ).raised()  # with few rows C is noise, and may be negative
 
 
 @dataclass(frozen=True)
@@ -187,13 +230,18 @@ class Paths:
     max_batches: int = 10
 
     def nested(
-        self, n_items: int, sizes: Indices, weight: Array, residuals: Residuals, sums: Sums | None = None
+        self,
+        n_items: int,
+        sizes: Indices,
+        weight: Array,
+        residuals: Residuals,
+        sums: Sums | None = None,
     ) -> RowCurve:
         """Estimate the curve of uniform members, all sizes of a member from one path.
 
-        Batches of members are added until the Monte-Carlo error is small; several batches are followed in one step
-        where all will be needed. After the first batch, sizes far beyond the minimum are dropped: the curve has turned,
-        and the largest members cost the most.
+        Batches of members are added until the Monte-Carlo error is small; several batches are
+        followed in one step where all will be needed. After the first batch, sizes far beyond the
+        minimum are dropped: the curve has turned, and the largest members cost the most.
         """
         row_weights = weight / weight.sum()
 
@@ -203,8 +251,13 @@ class Paths:
             if sums is not None:
                 return iter(sums(orders, sizes, self.batch))
             n_members = 2 * self.batch
-            by_member = self.run(lambda a, b: residuals(orders[a:b], sizes, first * n_members + a), len(orders))
-            return (_sum_of_pairs(by_member[i : i + n_members]) for i in range(0, len(by_member), n_members))
+            by_member = self.run(
+                lambda a, b: residuals(orders[a:b], sizes, first * n_members + a), len(orders)
+            )
+            return (
+                _sum_of_pairs(by_member[i : i + n_members])
+                for i in range(0, len(by_member), n_members)
+            )
 
         def averaged(sums: Array, n_pairs: int) -> tuple[Array, Array]:
             """A, S and C (3, sizes), and the squared mean residual, averaged over rows and targets."""
@@ -220,7 +273,9 @@ class Paths:
         mc_error = np.inf
         while len(limit_errors) < self.max_batches and mc_error >= MAX_RELATIVE_MC_ERROR:
             n_done = len(limit_errors)
-            n_next = self._next_batches(n_done, mc_error, len(sizes) * len(row_weights)) if n_done else 1
+            n_next = (
+                self._next_batches(n_done, mc_error, len(sizes) * len(row_weights)) if n_done else 1
+            )
             for batch_sums in follow(n_done, n_done + n_next):
                 total = total + batch_sums
                 limit_errors.append(averaged(batch_sums, self.batch)[0][2])
@@ -229,7 +284,9 @@ class Paths:
                     continue
                 products, mean_square = averaged(total, n_done * self.batch)
                 curve = RiskCurve(sizes, n_items, self.design, products)
-                curve = replace(curve, products=products + curve.lower_bound_corrections(mean_square))
+                curve = replace(
+                    curve, products=products + curve.lower_bound_corrections(mean_square)
+                )
                 if n_done == 1:
                     sizes = sizes[: _n_sizes_to_follow(curve.mse(100))]
                     total = total[:, : len(sizes)]
@@ -244,16 +301,26 @@ class Paths:
         pair = total[2] / n_pairs
         products = pair_means(square, pair, residual**2, n_pairs).mean(axis=3)
         curve_by_row = RowCurve.from_products(
-            sizes=sizes, n_items=n_items, design=self.design, weight=weight, products=products, residual=residual
+            sizes=sizes,
+            n_items=n_items,
+            design=self.design,
+            weight=weight,
+            products=products,
+            residual=residual,
         )
         return curve_by_row.raised()
 
     def _next_batches(self, n_done: int, mc_error: float, n_residuals: int) -> int:
-        """Number of batches to follow next: what will be needed, within the limit on residuals in memory."""
+        """Number of batches to follow next: what will be needed, within the limit on residuals in
+        memory.
+        """
         n_needed = self.min_batches
         if n_done >= self.min_batches:
             n_needed = math.ceil(min(n_done * (mc_error / MAX_RELATIVE_MC_ERROR) ** 2, 1e6))
-        return max(1, min(n_needed - n_done, self.max_batches - n_done, MAX_BATCHED_RESIDUALS // n_residuals))
+        return max(
+            1,
+            min(n_needed - n_done, self.max_batches - n_done, MAX_BATCHED_RESIDUALS // n_residuals),
+        )
 
     def orders(self, n_items: int, start: int, stop: int) -> list[Indices]:
         """Permutations of batches `start` to `stop`, each followed by its reverse."""
@@ -280,19 +347,24 @@ def _n_sizes_to_follow(mse: Array) -> int:
 
 
 def _relative_mc_error(mse: Array, batches: list[Array]) -> float:
-    """Monte-Carlo error over batches at the minimum of the curve, relative to it; infinite where it is unknown.
+    """Monte-Carlo error over batches at the minimum of the curve, relative to it; infinite where it
+    is unknown.
 
-    The standard error over rows would be the better yardstick. It changes when a weight becomes repeated rows, though,
-    and the number of paths would change too.
+    The standard error over rows would be the better yardstick. It changes when a weight becomes
+    repeated rows, though, and the number of paths would change too.
     """
     best = int(np.argmin(mse))
     if len(batches) < 2 or not mse[best] > 0:
         return np.inf
-    return float(np.std([batch[best] for batch in batches], ddof=1) / np.sqrt(len(batches)) / mse[best])
+    return float(
+        np.std([batch[best] for batch in batches], ddof=1) / np.sqrt(len(batches)) / mse[best]
+    )
 
 
 def size_grid(largest: int, count: int) -> Indices:
-    """At most about `count` sizes from 1 to `largest`: half evenly spaced, half on a logarithmic scale."""
+    """At most about `count` sizes from 1 to `largest`: half evenly spaced, half on a logarithmic
+    scale.
+    """
     if largest <= count:
         return np.arange(1, largest + 1)
     even = np.linspace(1, largest, count // 2)
@@ -300,31 +372,50 @@ def size_grid(largest: int, count: int) -> Indices:
     return np.unique(np.rint(np.concatenate([even, log])).astype(np.int64))
 
 
-def _path_data(problem: RowData, sizes: Indices, n_samples: int | None, threads: Threads) -> PathData:
-    """Data of the paths, with one Gram matrix for all paths where that is cheaper than one per path."""
+def _path_data(
+    problem: RowData, sizes: Indices, n_samples: int | None, threads: Threads
+) -> PathData:
+    """Data of the paths, with one Gram matrix for all paths where that is cheaper than one per
+    path.
+    """
     shared = n_samples is None and problem.shape[1] <= MAX_SHARED_GRAM_RATIO * int(sizes[-1])
     if shared:
         problem.moments_by(threads)  # cached in the problem, for the members too
     return PathData.from_problem(problem, shared=shared)
 
 
-def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -> list[Indices | None]:
+def _rows(
+    paths: Paths, n: int, n_samples: int | None, first: int, count: int
+) -> list[Indices | None]:
     """Rows of `count` members from number `first` on; None for all rows."""
     if n_samples is None:
         return [None] * count
     row_subsets = subsets.draw(
-        n, first + count, start=first, size=n_samples, design=paths.design, seed=paths.seed, stream=PATH_ROW_STREAM
+        n,
+        first + count,
+        start=first,
+        size=n_samples,
+        design=paths.design,
+        seed=paths.seed,
+        stream=PATH_ROW_STREAM,
     )
     return list(row_subsets)
 
 
-def leave_one_out(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
-    """Exact leave-one-out; a member's residuals at rows outside its row subset are ordinary prediction errors."""
+def leave_one_out(
+    problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = None
+) -> RowCurve:
+    """Exact leave-one-out; a member's residuals at rows outside its row subset are ordinary
+    prediction errors.
+    """
     data = _path_data(problem, sizes, n_samples, paths.threads)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         row_subsets = _rows(paths, problem.shape[0], n_samples, first, len(orders))
-        return [prefix_residuals(data, order, sizes, rows) for order, rows in zip(orders, row_subsets, strict=True)]
+        return [
+            prefix_residuals(data, order, sizes, rows)
+            for order, rows in zip(orders, row_subsets, strict=True)
+        ]
 
     sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.threads)
     return paths.nested(problem.shape[1], sizes, problem.weights, residuals, sums)
@@ -348,7 +439,8 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
         X = (data.columns.A / data.columns.root)[:, :n].T
         mean_denominator = (1 - (sizes + n_intercepts) / n)[:, None, None]
         fitted = (
-            prefix_predictions(data, X, order, sizes, rows) for order, rows in zip(orders, row_subsets, strict=True)
+            prefix_predictions(data, X, order, sizes, rows)
+            for order, rows in zip(orders, row_subsets, strict=True)
         )
         return [(problem.Y - f) / mean_denominator for f in fitted]
 
@@ -359,20 +451,27 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
     single, within, between = curve.products
     single_risk = single * (1 - df) ** 2 / (1 - 2 * df + df**2 * n / n_samples)
     correction = df**2 * (n / n_samples - 1) / (1 - df) ** 2 * single_risk
-    return curve.with_products(np.stack([single - correction, within, between]), curve.residual).raised()
+    return curve.with_products(
+        np.stack([single - correction, within, between]), curve.residual
+    ).raised()
 
 
 def require_rows_left(n_rows: int, sizes: Indices, n_intercepts: int) -> None:
-    """Refuse sizes of members that leave generalised cross-validation no degrees of freedom to divide by."""
+    """Refuse sizes of members that leave generalised cross-validation no degrees of freedom to
+    divide by.
+    """
     if sizes[-1] + n_intercepts >= n_rows:
         raise ValueError(
-            f"cv='gcv' divides by the fraction of the rows that members do not use up, but {sizes[-1]} columns"
-            f"{' and the intercept' * n_intercepts} use up all {n_rows} rows. Use cv=None, or more rows."
+            "cv='gcv' divides by the fraction of the rows that members do not use up, but"
+            f" {sizes[-1]} columns{' and the intercept' * n_intercepts} use up all {n_rows} rows."
+            " Use cv=None, or more rows."
         )
 
 
 def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) -> RowCurve:
-    """Out-of-bag pair products: a row is judged by the members without it, and C comes from pairs of such members."""
+    """Out-of-bag pair products: a row is judged by the members without it, and C comes from pairs
+    of such members.
+    """
     n, q = problem.Y.shape
     p = problem.shape[1]
     data = _path_data(problem, sizes, n_samples, paths.threads)
@@ -384,7 +483,9 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
     row_subsets = _rows(paths, n, n_samples, 0, n_members)
 
     def follow(start: int, stop: int) -> list[Array]:
-        return [prefix_residuals(data, orders[i], sizes, row_subsets[i]) for i in range(start, stop)]
+        return [
+            prefix_residuals(data, orders[i], sizes, row_subsets[i]) for i in range(start, stop)
+        ]
 
     for residual, rows in zip(paths.run(follow, n_members), row_subsets, strict=True):
         out = np.ones(n, dtype=bool)
@@ -416,10 +517,12 @@ def kfold(
     paths: Paths,
     n_samples: int | None,
 ) -> RowCurve:
-    """Cross-validation over (train, test) splits; rows of the curve are the test rows of all splits in turn.
+    """Cross-validation over (train, test) splits; rows of the curve are the test rows of all splits
+    in turn.
 
-    Moments of the training rows, if passed, serve all paths; otherwise each member computes its Gram matrix. The number
-    of members is that of the curve from moments of folds, so that both make the same choice.
+    Moments of the training rows, if passed, serve all paths; otherwise each member computes its
+    Gram matrix. The number of members is that of the curve from moments of folds, so that both make
+    the same choice.
     """
     folds = []
     for f, (train, test) in enumerate(splits):
@@ -432,19 +535,28 @@ def kfold(
         by_member: list[list[Array]] = [[] for _ in orders]
         for data, X, Y in folds:
             n = data.columns.n
-            row_subsets = _rows(paths, n, None if n_samples is None else min(n_samples, n), first, len(orders))
+            row_subsets = _rows(
+                paths, n, None if n_samples is None else min(n_samples, n), first, len(orders)
+            )
             for fold_residuals, order, rows in zip(by_member, orders, row_subsets, strict=True):
                 fold_residuals.append(Y - prefix_predictions(data, X, order, sizes, rows))
         return [np.concatenate(fold_residuals, axis=1) for fold_residuals in by_member]
 
-    test_columns = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in folds if n_samples is None]
+    test_columns = [
+        (data, Columns.plain(X.T, Y - data.columns.mean_y))
+        for data, X, Y in folds
+        if n_samples is None
+    ]
 
     def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
         fold_sums = [
-            sum_pairs(data, orders, sizes, n_pairs, paths.threads, rows=columns) for data, columns in test_columns
+            sum_pairs(data, orders, sizes, n_pairs, paths.threads, rows=columns)
+            for data, columns in test_columns
         ]
         return np.concatenate(fold_sums, axis=3)
 
     weight = np.concatenate([problem.weights[test] for _, test in splits])
     paths = replace(paths, max_batches=paths.min_batches)
-    return paths.nested(problem.shape[1], sizes, weight, residuals, sums if n_samples is None else None)
+    return paths.nested(
+        problem.shape[1], sizes, weight, residuals, sums if n_samples is None else None
+    )

@@ -1,7 +1,7 @@
 """Choose the size of members, their number and their scale.
 
-The data for selection are rows in memory, or moments of folds. Uniform members are compared over sizes, which gives a
-risk curve; determinantal members over penalties of ridge regression.
+The data for selection are rows in memory, or moments of folds. Uniform members are compared over
+sizes, which gives a risk curve; determinantal members over penalties of ridge regression.
 
 All random choices use constant seeds: the same data give the same choice.
 """
@@ -40,8 +40,12 @@ from .risk_curves import Paths, RiskCurve, RowCurve
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-MAX_EXCESS_ERROR = 0.01  # error of a finite ensemble relative to an infinite one, where the number is chosen
-LARGEST_ROW_FRACTION = 0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
+MAX_EXCESS_ERROR = (
+    0.01  # error of a finite ensemble relative to an infinite one, where the number is chosen
+)
+LARGEST_ROW_FRACTION = (
+    0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
+)
 MANY_PATH_OPERATIONS = 1e9  # operations of one path above which a batch has fewer pairs
 SEED = 11  # seed of the paths
 MAX_SIZES = 50  # candidate sizes of uniform members
@@ -58,35 +62,45 @@ class SizeOptions:
     max_sizes: int = MAX_SIZES  # of the grid
     max_samples: int | float = 1.0
     scale: float | None = 1.0  # None: estimated from the data
-    clip_sizes: bool = False  # for refits of subsets of the rows, which may be too few for the sizes asked for
+    clip_sizes: bool = (
+        False  # for refits of subsets of the rows, which may be too few for the sizes asked for
+    )
 
     def candidate_sizes(self, p: int, rows: int) -> Indices:
         """Sizes of uniform members to compare, clear of the interpolation peak."""
         freedom = rows - self.fit_intercept
         largest = max(1, min(p, int(LARGEST_ROW_FRACTION * freedom)))
         if self.sizes is None:
-            largest_on_grid = max(1, min(largest, freedom - 2))  # few rows: 85 % of them are near the peak
+            largest_on_grid = max(
+                1, min(largest, freedom - 2)
+            )  # few rows: 85 % of them are near the peak
             return risk_curves.size_grid(largest_on_grid, self.max_sizes)
         sizes = np.unique([resolve_size(size, p, "max_features") for size in self.sizes])
         if self.clip_sizes:
             sizes = np.unique(np.minimum(sizes, largest))
         if sizes[-1] > largest:
             raise ValueError(
-                f"max_features asks for {sizes[-1]} columns in a member, but with {rows} rows at most {largest} keep "
-                f"members clear of the interpolation peak. Leave larger sizes out."
+                f"max_features asks for {sizes[-1]} columns in a member, but with {rows} rows at"
+                f" most {largest} keep members clear of the interpolation peak. Leave larger sizes"
+                " out."
             )
         return sizes
 
     def expected_sizes(self, p: int, limit: float) -> Array:
-        """Expected sizes of determinantal members to compare, which are degrees of freedom of ridge regression."""
+        """Expected sizes of determinantal members to compare, which are degrees of freedom of ridge
+        regression.
+        """
         assert self.sizes is not None
-        sizes = np.unique([size if isinstance(size, Integral) else size * p for size in self.sizes]).astype(np.float64)
+        sizes = np.unique(
+            [size if isinstance(size, Integral) else size * p for size in self.sizes]
+        ).astype(np.float64)
         if self.clip_sizes:
             sizes = np.unique(np.minimum(sizes, limit))
         if not 0 < sizes[0] <= sizes[-1] <= limit:
             raise ValueError(
-                f"max_features asks for members of {sizes[0]:g} to {sizes[-1]:g} columns on average, but with these "
-                f"rows and columns determinantal members have between 0 and {limit:g}. Leave other sizes out."
+                f"max_features asks for members of {sizes[0]:g} to {sizes[-1]:g} columns on"
+                " average, but with these rows and columns determinantal members have between 0"
+                f" and {limit:g}. Leave other sizes out."
             )
         return sizes
 
@@ -127,15 +141,20 @@ class PenaltySelection:
 
 @dataclass(frozen=True)
 class _Curve:
-    """A risk curve of uniform members, at the scale asked for, or at a scale of one if it is to be estimated."""
+    """A risk curve of uniform members, at the scale asked for, or at a scale of one if it is to be
+    estimated.
+    """
 
     criterion: str
     curve: RowCurve
     residuals: Array | None = None  # (sizes, n, q) unscaled; None unless all rows have residuals
-    folds: FoldCurve | None = None  # the curve with its mean members, if it comes from moments of folds
+    folds: FoldCurve | None = (
+        None  # the curve with its mean members, if it comes from moments of folds
+    )
 
 
-# curve of uniform members in the folds of the first repeat, number of training rows, all folds, penalty of ridge
+# curve of uniform members in the folds of the first repeat, number of training rows, all folds,
+# penalty of ridge
 _InFolds = tuple[RowCurve, int, FoldData, float | None]
 
 
@@ -154,7 +173,11 @@ class SelectionRows:
     def targets(self) -> list[SelectionRows]:
         """Data of each target."""
         n_targets = self.problem.Y.shape[1]
-        return [self] if n_targets == 1 else [replace(self, problem=self.problem.target(t)) for t in range(n_targets)]
+        return (
+            [self]
+            if n_targets == 1
+            else [replace(self, problem=self.problem.target(t)) for t in range(n_targets)]
+        )
 
     @property
     def Y(self) -> Array:
@@ -162,7 +185,9 @@ class SelectionRows:
         return self.problem.Y
 
     def arranged(self) -> tuple[SelectionRows, Arrangement]:
-        """Rows and columns in an order that depends on content; repeated rows are merged if there are no splits."""
+        """Rows and columns in an order that depends on content; repeated rows are merged if there
+        are no splits.
+        """
         arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
         return replace(self, problem=arrangement.apply(self.problem)), arrangement
 
@@ -176,8 +201,8 @@ class SelectionRows:
         if options.criterion == "oob":
             if subsample is None:
                 raise ValueError(
-                    f"cv='oob' needs out-of-bag rows, but max_samples={options.max_samples}; set max_samples below 1.0 "
-                    f"or use another cv."
+                    f"cv='oob' needs out-of-bag rows, but max_samples={options.max_samples}; set"
+                    " max_samples below 1.0 or use another cv."
                 )
             name = "oob"
             curve = risk_curves.oob_curve(problem, sizes, paths, subsample)
@@ -199,7 +224,9 @@ class SelectionRows:
         return _Curve(name, curve, residuals)
 
     def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
-        """Compare uniform members and ridge in at most a few folds of the splitter, or in random folds."""
+        """Compare uniform members and ridge in at most a few folds of the splitter, or in random
+        folds.
+        """
         if self.splits is None:
             splits, n_repeats = random_splits(self.problem)
         else:
@@ -208,7 +235,9 @@ class SelectionRows:
         data = folds_of_rows(self.problem, splits, n_repeats, paths.threads)
         first = splits[: data.n_first]
         training = None if data.training is None else data.training[: data.n_first]
-        curve = self._kfold(first, self._sizes(options, first, self.shape[0]), paths, training, None)
+        curve = self._kfold(
+            first, self._sizes(options, first, self.shape[0]), paths, training, None
+        )
         if self.splits is None:
             penalty = ridge_penalty(self.problem, data)
         else:
@@ -227,26 +256,40 @@ class SelectionRows:
         return combining.loo_scale(self.problem, residuals, self._mean_of_others())
 
     def prediction(self, unscaled: _Curve, best: int, scale: float) -> Array | None:
-        """Held-out predictions (n, q) of uniform members of one size; None unless all rows have residuals."""
-        return None if unscaled.residuals is None else self.held_out_prediction(unscaled.residuals[best], scale)
+        """Held-out predictions (n, q) of uniform members of one size; None unless all rows have
+        residuals.
+        """
+        return (
+            None
+            if unscaled.residuals is None
+            else self.held_out_prediction(unscaled.residuals[best], scale)
+        )
 
     def held_out_prediction(self, residuals: Array, scale: float) -> Array:
         """Held-out predictions (n, q) from the held-out residuals of unscaled predictions."""
         centre = self._mean_of_others()
         return np.asarray(centre + scale * (self.problem.Y - residuals - centre))
 
-    def penalty_criterion(self, criterion: str | None, threads: Threads) -> LeaveOneOut | FoldErrors:
-        """Criterion that compares penalties of ridge regression: leave-one-out, GCV, or the folds of the splits."""
+    def penalty_criterion(
+        self, criterion: str | None, threads: Threads
+    ) -> LeaveOneOut | FoldErrors:
+        """Criterion that compares penalties of ridge regression: leave-one-out, GCV, or the folds
+        of the splits.
+        """
         if self.splits is None:
             all_rows, unit = standardised_fits(self.problem, threads)
             return LeaveOneOut.of(self.problem, all_rows, unit, generalised=criterion == "gcv")
-        folds = [folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()]
+        folds = [
+            folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()
+        ]
         return FoldErrors(folds, min(self.problem.distinct_rows(train) for train, _ in self.splits))
 
     def scaled_ridge(
         self, criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None
     ) -> tuple[float, Array | None]:
-        """The scale of ridge regression, estimated if it is None, and held-out predictions if all rows have them."""
+        """The scale of ridge regression, estimated if it is None, and held-out predictions if all
+        rows have them.
+        """
         residuals = criterion.residuals(penalty)
         if residuals is None:
             return _scale_from_slope(criterion, penalty, scale), None
@@ -260,12 +303,19 @@ class SelectionRows:
         return options.candidate_sizes(self.problem.shape[1], n_rows)
 
     def _kfold(
-        self, splits: Splits, sizes: Indices, paths: Paths, training: list[Moments] | None, n_samples: int | None
+        self,
+        splits: Splits,
+        sizes: Indices,
+        paths: Paths,
+        training: list[Moments] | None,
+        n_samples: int | None,
     ) -> RowCurve:
         # one Gram matrix for all paths where that is cheaper than one per path
         if training is None and n_samples is None and self.shape[1] <= 3 * int(sizes[-1]):
             training = moments_of_training_rows(self.problem, splits)
-        return risk_curves.kfold(self.problem, splits, training, sizes, paths=paths, n_samples=n_samples)
+        return risk_curves.kfold(
+            self.problem, splits, training, sizes, paths=paths, n_samples=n_samples
+        )
 
     def _by_row(self, residual: Array) -> Array | None:
         """Residuals (sizes, n, q) in the order of the rows, or None unless all rows have residuals."""
@@ -273,10 +323,14 @@ class SelectionRows:
             by_row = np.full((len(residual), *self.problem.Y.shape), np.nan)
             by_row[:, np.concatenate([test for _, test in self.splits])] = residual
             residual = by_row
-        return residual if residual.shape[1] == self.shape[0] and np.isfinite(residual).all() else None
+        return (
+            residual if residual.shape[1] == self.shape[0] and np.isfinite(residual).all() else None
+        )
 
     def _mean_of_others(self) -> Array:
-        """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
+        """Mean target without each row, or without the fold that it is in, (n, q); zeros without
+        intercept.
+        """
         Y = self.problem.Y
         weight = self.problem.weights
         if not self.problem.fit_intercept:
@@ -288,9 +342,15 @@ class SelectionRows:
         return mean
 
     def _deviations(self) -> Array:
-        """Targets minus the mean of the other rows, in the row order of a curve: test rows of each split in turn."""
+        """Targets minus the mean of the other rows, in the row order of a curve: test rows of each
+        split in turn.
+        """
         deviations = self.problem.Y - self._mean_of_others()
-        return deviations if self.splits is None else np.concatenate([deviations[test] for _, test in self.splits])
+        return (
+            deviations
+            if self.splits is None
+            else np.concatenate([deviations[test] for _, test in self.splits])
+        )
 
 
 @dataclass(frozen=True)
@@ -310,7 +370,9 @@ class SelectionMoments:
     def targets(self) -> list[SelectionMoments]:
         """Data of each target."""
         n_targets = self.folds[0].C.shape[1]
-        return [replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(n_targets)]
+        return [
+            replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(n_targets)
+        ]
 
     def arranged(self) -> tuple[SelectionMoments, None]:
         """Moments as they are: rows have no order any more."""
@@ -345,8 +407,9 @@ class SelectionMoments:
         """Criterion that compares penalties of ridge regression: k-fold cross-validation."""
         if criterion == "gcv":
             raise ValueError(
-                "cv='gcv' with sampling='determinantal' needs X as an array in memory; elsewhere sizes are compared by "
-                "k-fold cross-validation. Leave cv at None or give a number of folds."
+                "cv='gcv' with sampling='determinantal' needs X as an array in memory; elsewhere"
+                " sizes are compared by k-fold cross-validation. Leave cv at None or give a number"
+                " of folds."
             )
         folds = [folds_of_moments(target.folds, threads) for target in self.targets()]
         return FoldErrors(folds, self._n_training_rows())
@@ -358,7 +421,9 @@ class SelectionMoments:
     def scaled_ridge(
         self, criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None
     ) -> tuple[float, None]:
-        """The scale of ridge regression, estimated if it is None; predictions of rows are not known."""
+        """The scale of ridge regression, estimated if it is None; predictions of rows are not
+        known.
+        """
         return _scale_from_slope(criterion, penalty, scale), None
 
     def _n_training_rows(self) -> int:
@@ -369,15 +434,22 @@ class SelectionMoments:
 SelectionData = SelectionRows | SelectionMoments
 
 
-def _scale_from_slope(criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None) -> float:
-    """The scale asked for; if it is None, the slope of targets on held-out predictions, shrunk to one."""
+def _scale_from_slope(
+    criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None
+) -> float:
+    """The scale asked for; if it is None, the slope of targets on held-out predictions, shrunk to
+    one.
+    """
     return combining.shrunk_to_one(*criterion.slope(penalty)) if scale is None else scale
 
 
-def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Threads) -> SizeSelection:
+def select_size(
+    data: SelectionData, options: SizeOptions, k: float, threads: Threads
+) -> SizeSelection:
     """Choose the size of uniform members for an ensemble of k members.
 
-    For infinite k, the number is chosen too: the error exceeds that of infinitely many by at most one per cent.
+    For infinite k, the number is chosen too: the error exceeds that of infinitely many by at most
+    one per cent.
     """
     criterion = data.curve(options, Paths(SEED, options.design, threads))
     average = criterion.curve.average
@@ -409,15 +481,23 @@ def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) 
         path = compare(errors, criterion.s2, options.expected_sizes(data.shape[1], limit))
     penalty = float(path.penalties[path.best])
     scale, prediction = data.scaled_ridge(criterion, penalty, options.scale)
-    if options.scale is None and scale != 1:  # the reported errors are those of the fitted model, which is scaled
+    if (
+        options.scale is None and scale != 1
+    ):  # the reported errors are those of the fitted model, which is scaled
         path = replace(path, errors=criterion.errors(path.penalties, scale))
     return PenaltySelection(
-        criterion=criterion.name, path=path, prior_variances=1 / criterion.unit**2, scale=scale, prediction=prediction
+        criterion=criterion.name,
+        path=path,
+        prior_variances=1 / criterion.unit**2,
+        scale=scale,
+        prediction=prediction,
     )
 
 
 def _standard_error(curve: RowCurve, k: float, n_rows: int) -> Array:
-    """Standard error of the estimated error; GCV from moments knows only its order, that of Gaussian errors."""
+    """Standard error of the estimated error; GCV from moments knows only its order, that of
+    Gaussian errors.
+    """
     if curve.products.shape[2] == 1:
         return np.asarray(curve.average.mse(k) * np.sqrt(2 / n_rows))
     return curve.standard_error(k)

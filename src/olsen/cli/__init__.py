@@ -1,4 +1,5 @@
-"""The command ``olsen``: whatever happens ends in one line and an exit code. What follows is the end of its help.
+"""The command ``olsen``: whatever happens ends in one line and an exit code. What follows is the
+end of its help.
 
 Examples:
 
@@ -14,8 +15,8 @@ Exit codes:
     130  stopped with Ctrl-C
     141  the program that read the output has ended, as in "| head"
 
-Results go to standard output; progress, notes and errors to the error stream. An input is never changed, and a
-file that is there already replaced only with --force.
+Results go to standard output; progress, notes and errors to the error stream. An input is never
+changed, and a file that is there already replaced only with --force.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     Parameters
     ----------
     arguments : list of str, default=None
-        Without them, those of the process, which Ctrl-C then ends at once with one line, imports included.
+        Without them, those of the process, which Ctrl-C then ends at once with one line, imports
+        included.
 
     Examples
     --------
@@ -46,11 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
     2
     """
     if arguments is None:
-        _end_when_interrupted()  # next to nothing is imported before, nothing heavy before a command runs
+        # next to nothing is imported before, nothing heavy before a command runs
+        _end_when_interrupted()
     from .terminal import UsageError
 
     tokens = sys.argv[1:] if arguments is None else arguments
-    tokens = ["/dev/stdin" if token == "-" else token for token in tokens]  # a lone hyphen is no option
+    tokens = [
+        "/dev/stdin" if token == "-" else token for token in tokens
+    ]  # a lone hyphen is no option
     try:
         from cyclopts import CycloptsError
 
@@ -81,12 +86,16 @@ def _fail(error: BaseException | str, code: int) -> int:
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    print(f"olsen: {shortened(' '.join(text.split()), 2000)}", file=sys.stderr)  # other libraries quote whole files
+    print(
+        f"olsen: {shortened(' '.join(text.split()), 2000)}", file=sys.stderr
+    )  # other libraries quote whole files
     return code
 
 
 def _end_when_interrupted() -> None:
-    """Have Ctrl-C end the process where it stands; an exception would be lost, or shown, by some libraries' imports."""
+    """Have Ctrl-C end the process where it stands; an exception would be lost, or shown, by some
+    libraries' imports.
+    """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # somebody wants it otherwise, such as nohup
     try:
@@ -99,7 +108,9 @@ def _end(number: int, frame: object) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         files = sys.modules.get("olsen._execution.files")
-        if files is not None and hasattr(files, "remove_unfinished"):  # not while it is being imported
+        if files is not None and hasattr(
+            files, "remove_unfinished"
+        ):  # not while it is being imported
             files.remove_unfinished()
         if os.isatty(2):
             os.write(2, b"\x1b[?25h\n")  # spinners and bars hide the cursor

@@ -1,7 +1,8 @@
-"""Parse the columns of a table into numbers, days or strings for scikit-learn's encoders, and find missing cells.
+"""Parse the columns of a table into numbers, days or strings for scikit-learn's encoders, and find
+missing cells.
 
-The number format (thousands marks, decimal commas) and the date format (order of day and month) of a column of
-strings are detected from its distinct values, which must all follow one format.
+The number format (thousands marks, decimal commas) and the date format (order of day and month) of
+a column of strings are detected from its distinct values, which must all follow one format.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from .tables import BLANKS, TableError, is_text, listed, option, separator_of
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Stage = Literal["fit", "blocks", "predict"]  # purpose of a table: a fit in memory or in blocks, or a prediction
-FIRST_ROW = b"olsen.first_row"  # metadata key of a part of a larger table: the index of its first row
+Stage = Literal[
+    "fit", "blocks", "predict"
+]  # purpose of a table: a fit in memory or in blocks, or a prediction
+FIRST_ROW = (  # metadata key of a part of a larger table: the index of its first row
+    b"olsen.first_row"
+)
 MICROSECONDS_PER_DAY = 86_400_000_000
 MAX_NAMED_COLUMNS = 8  # in the message about missing cells
 SNIFFED_ROWS = 1000  # rows from which the format of a column is guessed
@@ -45,7 +50,11 @@ def _pattern(decimal: str, thousands: str) -> str:
 
 PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
 DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ]\s*(\d{1,2})(:\d\d.*))?")
-DATES = {"ymd": "2024-12-31", "dmy": "31.12.2024", "mdy": "12/31/2024"}  # order of year, month and day -> example
+DATES = {
+    "ymd": "2024-12-31",
+    "dmy": "31.12.2024",
+    "mdy": "12/31/2024",
+}  # order of year, month and day -> example
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,7 +66,8 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     kind : {"number", "date", "text"}, default="number"
         Type of the columns.
     decimal : {".", ","}, default=None
-        Decimal mark of numbers that the table stores as strings; None: the columns hold plain numbers.
+        Decimal mark of numbers that the table stores as strings; None: the columns hold plain
+        numbers.
     order : {"ymd", "dmy", "mdy"}, default="ymd"
         Order of year, month and day in dates that the table stores as strings.
     """
@@ -65,7 +75,10 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     __module__ = "olsen"  # model files name no private module
 
     def __init__(
-        self, kind: Literal["number", "date", "text"] = "number", decimal: str | None = None, order: str = "ymd"
+        self,
+        kind: Literal["number", "date", "text"] = "number",
+        decimal: str | None = None,
+        order: str = "ymd",
     ) -> None:
         self.kind = kind
         self.decimal = decimal
@@ -121,12 +134,22 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             values = np.array([days(text, self.order) for text in strings.to_pylist()], dtype=float)
             expected = f"dates such as {DATES[self.order]} are expected"
             return _value_of_each_row(
-                values, strings=strings, codes=codes, name=name, expected=expected, first_row=first_row
+                values,
+                strings=strings,
+                codes=codes,
+                name=name,
+                expected=expected,
+                first_row=first_row,
             )
         if not is_temporal(column.type):
-            raise TableError(f"column {quoted(name)} is of type {shortened(column.type)}, but dates are expected.")
+            raise TableError(
+                f"column {quoted(name)} is of type {shortened(column.type)}, but dates are"
+                " expected."
+            )
         microsecond_type = pa.timestamp("us", tz=getattr(column.type, "tz", None))
-        microseconds = column.cast(microsecond_type, safe=False).cast("int64").cast("float64", safe=False)
+        microseconds = (
+            column.cast(microsecond_type, safe=False).cast("int64").cast("float64", safe=False)
+        )
         return np.asarray(microseconds.to_numpy(), dtype=float) / MICROSECONDS_PER_DAY
 
     def _numbers(self, column: Any, name: str, first_row: int, separator: str) -> Array:
@@ -137,7 +160,9 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return values
         if not is_text(column.type):
             kind = shortened(column.type)
-            raise TableError(f"column {quoted(name)} is of type {kind}, not numbers; turn it into numbers.")
+            raise TableError(
+                f"column {quoted(name)} is of type {kind}, not numbers; turn it into numbers."
+            )
         strings, codes = distinct_strings(column)
         decimal = self._decimal_mark(strings, name)
         expected = f"numbers with {quoted(decimal)} are expected"
@@ -147,17 +172,22 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _decimal_mark(self, strings: Any, name: str) -> str:
-        """Return the learned decimal mark; after plain numbers in training, the mark of the strings if unambiguous."""
+        """Return the learned decimal mark; after plain numbers in training, the mark of the strings
+        if unambiguous.
+        """
         if self.decimal is not None:
             return self.decimal
         decimal = decimal_mark(strings, f"column {quoted(name)}")
         if decimal is None:
             raise TableError(
-                f"column {quoted(name)} holds text ({listed(strings.to_pylist(), 3)}), but the model learned numbers "
-                f"there; correct those cells."
+                f"column {quoted(name)} holds text ({listed(strings.to_pylist(), 3)}), but the"
+                " model learned numbers there; correct those cells."
             )
         shown_example = example(strings, decimal)
-        messages.warn(f"numbers of column {quoted(name)} are written unlike those in training: {shown_example}.")
+        messages.warn(
+            f"numbers of column {quoted(name)} are written unlike those in training:"
+            f" {shown_example}."
+        )
         return decimal
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -183,26 +213,34 @@ def rows_before(table: Any) -> int:
     return int((table.schema.metadata or {}).get(FIRST_ROW, 0))
 
 
-def _value_of_each_row(values: Array, *, strings: Any, codes: Any, name: str, expected: str, first_row: int) -> Array:
-    """Expand the values of distinct strings to rows, NaN for missing cells; raise for a string without a value."""
+def _value_of_each_row(
+    values: Array, *, strings: Any, codes: Any, name: str, expected: str, first_row: int
+) -> Array:
+    """Expand the values of distinct strings to rows, NaN for missing cells; raise for a string
+    without a value.
+    """
     if np.isnan(values).any():
         unparsed_codes = np.flatnonzero(np.isnan(values))
         row = int(np.flatnonzero(np.isin(codes, unparsed_codes))[0])
         text = strings[int(codes[row])].as_py()
         raise TableError(
-            f"column {quoted(name)} holds {quoted(text)} in row {first_row + row + 1}, where {expected}; correct that "
-            f"cell."
+            f"column {quoted(name)} holds {quoted(text)} in row {first_row + row + 1}, where"
+            f" {expected}; correct that cell."
         )
-    return np.asarray(np.append(values, np.nan)[codes], dtype=float)  # the code -1 takes the appended NaN
+    return np.asarray(
+        np.append(values, np.nan)[codes], dtype=float
+    )  # the code -1 takes the appended NaN
 
 
 # Strings
 
 
 def distinct_strings(column: Any) -> tuple[Any, NDArray[np.int64]]:
-    """Distinct strings of a column, stripped of blanks, and the code of each row, -1 where the cell is missing.
+    """Distinct strings of a column, stripped of blanks, and the code of each row, -1 where the cell
+    is missing.
 
-    A column that is stored as a dictionary stays one: a long string may be repeated in a million rows.
+    A column that is stored as a dictionary stays one: a long string may be repeated in a million
+    rows.
     """
 
     if not pa.types.is_dictionary(column.type):
@@ -231,7 +269,9 @@ def as_text(column: Any) -> Any:
 
 def strings_of(table: Any, names: Iterable[str]) -> dict[str, list[str]]:
     """Cells of identifier columns as strings, empty where a cell is missing."""
-    return {name: [text or "" for text in as_text(table.column(name)).to_pylist()] for name in names}
+    return {
+        name: [text or "" for text in as_text(table.column(name)).to_pylist()] for name in names
+    }
 
 
 def _as_objects(column: Any) -> NDArray[Any]:
@@ -243,7 +283,8 @@ def _as_objects(column: Any) -> NDArray[Any]:
 
 
 def plain_numbers(column: Any) -> Array | None:
-    """Convert a column to numbers, NaN where missing; None if a cell is not a number in plain notation.
+    """Convert a column to numbers, NaN where missing; None if a cell is not a number in plain
+    notation.
 
     Integers above 2^53 are rounded.
     """
@@ -253,25 +294,35 @@ def plain_numbers(column: Any) -> Array | None:
             strings, codes = distinct_strings(column)
             return np.append(np.asarray(strings.cast("float64"), dtype=float), np.nan)[codes]
         if pa.types.is_decimal(column.type):
-            column = column.cast("string")  # strings are rounded correctly; a direct cast may miss the last digit
+            column = column.cast(
+                "string"
+            )  # strings are rounded correctly; a direct cast may miss the last digit
         return np.asarray(column.cast("float64", safe=False).to_numpy(), dtype=float)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
 
 def is_plain(table: Any, name: str, decimals: str, label: str, notes: list[str]) -> bool:
-    """Whether a column of a training table holds plain numbers; numbers that may be identifiers add a note.
+    """Whether a column of a training table holds plain numbers; numbers that may be identifiers add
+    a note.
 
-    Strings count as plain numbers only in a text file. If other columns have decimal commas, points must be
-    unambiguous.
+    Strings count as plain numbers only in a text file. If other columns have decimal commas, points
+    must be unambiguous.
     """
     column = table.column(name)
     is_string = is_text(column.type)
     values = plain_numbers(column) if separator_of(table) or not is_string else None
     if values is None:
         if not is_string and not is_temporal(column.type):
-            drop = f", or leave it out with {option('--drop', name)}" if label.startswith("column") else ""
-            raise TableError(f"{label} is of type {shortened(column.type)}, not numbers; turn it into numbers{drop}.")
+            drop = (
+                f", or leave it out with {option('--drop', name)}"
+                if label.startswith("column")
+                else ""
+            )
+            raise TableError(
+                f"{label} is of type {shortened(column.type)}, not numbers; turn it into"
+                f" numbers{drop}."
+            )
         return False
     is_integer = pa.types.is_integer(column.type)
     suspicion = ""
@@ -280,14 +331,28 @@ def is_plain(table: Any, name: str, decimals: str, label: str, notes: list[str])
             refuse_doubtful_points(column.drop_null(), label)
         head = column.slice(0, SNIFFED_ROWS)
         is_integer = pc.all(pc.match_substring_regex(head, r"^[+-]?\d+$")).as_py()
-        row = pc.index(pc.match_substring_regex(head, r"^0\d+$"), True).as_py() if is_integer else -1
-        suspicion = f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}" if row >= 0 else ""
+        row = (
+            pc.index(pc.match_substring_regex(head, r"^0\d+$"), True).as_py() if is_integer else -1
+        )
+        suspicion = (
+            f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}"
+            if row >= 0
+            else ""
+        )
     if is_integer and np.nanmax(np.abs(values), initial=0) > LARGEST_EXACT_INTEGER:
         suspicion = "whole numbers above 2^53, rounded to 16 digits"
-    elif is_integer and not suspicion and np.ptp(values) == len(values) - 1 and (np.diff(np.sort(values)) == 1).all():
+    elif (
+        is_integer
+        and not suspicion
+        and np.ptp(values) == len(values) - 1
+        and (np.diff(np.sort(values)) == 1).all()
+    ):
         suspicion = f"the whole numbers from {values.min():g} to {values.max():g}, each once"
     if suspicion:
-        notes.append(f"{label} holds {suspicion}; if they are identifiers, leave it out with {option('--id', name)}.")
+        notes.append(
+            f"{label} holds {suspicion}; if they are identifiers, leave it out with"
+            f" {option('--id', name)}."
+        )
     return True
 
 
@@ -322,15 +387,17 @@ def settled_decimals(table: Any) -> str:
     """Decimal marks of the unambiguous columns; a point if cells are separated by commas."""
     if separator_of(table) in ("", ","):
         return "."
-    marks_of_columns = [possible_decimals(column.slice(0, SNIFFED_ROWS).drop_null()) for column in table.columns]
+    marks_of_columns = [
+        possible_decimals(column.slice(0, SNIFFED_ROWS).drop_null()) for column in table.columns
+    ]
     return "".join({marks[0] for marks in marks_of_columns if len(marks) == 1})
 
 
 def decimal_mark(strings: Any, label: str, settled: str = "") -> str | None:
     """Decimal mark with which all strings of an array are numbers; None if there is none.
 
-    Strings that are numbers with either mark, such as 1,234, take the mark of the other columns if `settled` holds
-    exactly one; otherwise they are refused.
+    Strings that are numbers with either mark, such as 1,234, take the mark of the other columns if
+    `settled` holds exactly one; otherwise they are refused.
     """
 
     decimals = possible_decimals(strings)
@@ -354,8 +421,9 @@ def refuse_doubtful_points(strings: Any, label: str) -> None:
 def _doubt(strings: Any, label: str, mark: str) -> TableError:
     text = next(text for text in strings.to_pylist() if mark in text)
     return TableError(
-        f"{label} holds {quoted(text)}, which may be {text.replace(mark, '.')} or {text.replace(mark, '')}; write "
-        f"numbers of all columns with the same decimal mark, and nothing between thousands."
+        f"{label} holds {quoted(text)}, which may be {text.replace(mark, '.')} or"
+        f" {text.replace(mark, '')}; write numbers of all columns with the same decimal mark, and"
+        " nothing between thousands."
     )
 
 
@@ -368,7 +436,9 @@ def numbers_in(strings: Any, decimal: str) -> Array:
     """
 
     digits = pc.replace_substring_regex(strings, rf"[^\d{decimal}eE+-]", "")
-    digits = pc.if_else(fits_format(strings, decimal), pc.replace_substring(digits, decimal, "."), None)
+    digits = pc.if_else(
+        fits_format(strings, decimal), pc.replace_substring(digits, decimal, "."), None
+    )
     return np.asarray(digits.cast("float64").to_numpy(zero_copy_only=False), dtype=float)
 
 
@@ -389,17 +459,23 @@ def date_order(strings: Iterable[str], label: str) -> str | None:
     ('dmy', 'mdy')
     """
     strings = list(strings)
-    orders = [order for order in DATES if strings and all(days(text, order) is not None for text in strings)]
+    orders = [
+        order
+        for order in DATES
+        if strings and all(days(text, order) is not None for text in strings)
+    ]
     if len(orders) > 1:
         raise TableError(
-            f"{label} holds dates such as {quoted(strings[0])}, whose day and month cannot be distinguished; write "
-            f"dates as 2024-12-31."
+            f"{label} holds dates such as {quoted(strings[0])}, whose day and month cannot be"
+            " distinguished; write dates as 2024-12-31."
         )
     return orders[0] if orders else None
 
 
 def days(text: str, order: str) -> float | None:
-    """Days from 1970-01-01 to a date, with a fraction for a time of day; None if `text` is no date in this order."""
+    """Days from 1970-01-01 to a date, with a fraction for a time of day; None if `text` is no date
+    in this order.
+    """
     match = DATE.fullmatch(text.strip())
     if match is None or (order == "mdy" and match[2] == "."):
         return None
@@ -417,11 +493,17 @@ def days(text: str, order: str) -> float | None:
 
 
 def refuse_missing(
-    table: Any, names: Iterable[str], *, filled: Iterable[str] = (), target: str | None = None, stage: Stage = "fit"
+    table: Any,
+    names: Iterable[str],
+    *,
+    filled: Iterable[str] = (),
+    target: str | None = None,
+    stage: Stage = "fit",
 ) -> dict[str, int]:
     """Raise if cells are missing or infinite, with the number of cells and the first row.
 
-    In `filled` columns only infinite cells are refused; missing cells are counted by column and returned.
+    In `filled` columns only infinite cells are refused; missing cells are counted by column and
+    returned.
     """
     unusable_counts = Counter[str]()
     missing_counts: dict[str, int] = {}
@@ -431,7 +513,9 @@ def refuse_missing(
         is_missing, is_infinite = unusable(table.column(name))
         is_refused = is_infinite if name in filled else is_missing | is_infinite
         if stage == "fit" and name in filled and is_missing.all():
-            raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
+            raise TableError(
+                f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}."
+            )
         if name in filled and is_missing.any():
             missing_counts[name] = int(is_missing.sum())
         if is_refused.any():
@@ -453,15 +537,19 @@ def refuse_missing(
     else:
         defect = f"missing or not finite ({n_infinite} infinite)"
     # the target cannot be dropped, nor can a column that a fitted model needs
-    remedies = ["Correct them", "leave these rows out with --missing drop" if stage == "fit" else "remove these rows"]
+    remedies = [
+        "Correct them",
+        "leave these rows out with --missing drop" if stage == "fit" else "remove these rows",
+    ]
     if stage == "fit" and not n_infinite and target not in unusable_counts:
         remedies.append("fill them with --missing mean")
     if stage != "predict" and set(unusable_counts) != {target}:
         exception = " other than the target" if target in unusable_counts else ""
         remedies.append(f"leave columns{exception} out with --drop")
     raise TableError(
-        f"{counted(n_cells, 'cell')} {defect}, in {counted(n_columns, 'column')}: {columns}, the first in row "
-        f"{rows_before(table) + first_row + 1}. {', '.join(remedies[:-1])}, or {remedies[-1]}."
+        f"{counted(n_cells, 'cell')} {defect}, in {counted(n_columns, 'column')}: {columns}, the"
+        f" first in row {rows_before(table) + first_row + 1}. {', '.join(remedies[:-1])}, or"
+        f" {remedies[-1]}."
     )
 
 

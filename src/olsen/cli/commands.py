@@ -1,7 +1,8 @@
 """The commands: fit, predict, show, compare, risk, explore, reproduce.
 
-A command checks its numbers and its outputs first, then imports the modules it needs and does its work. Results go to
-standard output, as a table or with ``--json``. The docstrings are the text of ``--help``.
+A command checks its numbers and its outputs first, then imports the modules it needs and does its
+work. Results go to standard output, as a table or with ``--json``. The docstrings are the text of
+``--help``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from . import __doc__ as PACKAGE
 from . import outputs, terminal
 from .terminal import UsageError
 
-__all__ = ["TableOptions", "app", "compare", "explore", "fit", "predict", "reproduce", "risk", "show"]
+__all__ = [
+    "TableOptions",
+    "app",
+    "compare",
+    "explore",
+    "fit",
+    "predict",
+    "reproduce",
+    "risk",
+    "show",
+]
 
 
 def _within(minimum: int, maximum: int = 10**9) -> Parameter:
@@ -59,12 +70,13 @@ class TableOptions:
     drop : str
         Column to leave out; may be repeated. All others are used.
     missing : str
-        What to do with missing cells: "error" refuses the table, "drop" leaves out the rows, "mean" fills the cells
-        with the mean and adds a column that marks missing cells.
+        What to do with missing cells: "error" refuses the table, "drop" leaves out the rows, "mean"
+        fills the cells with the mean and adds a column that marks missing cells.
     dates : str
         Column of dates, which become days since 1970-01-01; may be repeated.
     ordinal : str
-        Column of categories that have an order, by number or alphabet, or as given in "size=S<M<L"; may be repeated.
+        Column of categories that have an order, by number or alphabet, or as given in "size=S<M<L";
+        may be repeated.
     id : str
         Column that only names the rows and is left out; may be repeated.
     weight : str
@@ -85,7 +97,9 @@ class TableOptions:
 
 def app() -> App:
     """Build the cyclopts application of all commands."""
-    options = Parameter(negative=(), converter=_converted, show_default=_shown_default)  # no --no-json
+    options = Parameter(
+        negative=(), converter=_converted, show_default=_shown_default
+    )  # no --no-json
     application = App(
         name="olsen",
         help="Ensembles of ordinary least squares on random submatrices of the data.",
@@ -101,9 +115,15 @@ def app() -> App:
         epilogue = "Examples:\n\n" + textwrap.indent(examples, "    ")
         application.command(command, help_epilogue=epilogue, sort_key=position)
     application.register_install_completion_command(
-        help="Let the shell complete commands, options and file names with the tab key (bash, zsh, fish).",
+        help=(
+            "Let the shell complete commands, options and file names with the tab key (bash, zsh,"
+            " fish)."
+        ),
         group="Setup",
-        help_epilogue="Examples:\n\n    olsen --install-completion\n    olsen --install-completion --shell bash",
+        help_epilogue=(
+            "Examples:\n\n    olsen --install-completion\n    olsen --install-completion --shell"
+            " bash"
+        ),
     )
     return application
 
@@ -127,7 +147,7 @@ def fit(
     data: Path | None = None,
     /,
     *,
-    table: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    table: TableOptions = TableOptions(),  # noqa: B008
     out: Path | None = None,
     report: Path | None = None,
     compare: bool = False,
@@ -147,30 +167,33 @@ def fit(
     Parameters
     ----------
     data : path
-        Table: CSV (also packed), Parquet or a folder of it, Excel, or - for standard input. Without one, the
-        embedded soil spectra are used.
+        Table: CSV (also packed), Parquet or a folder of it, Excel, or - for standard input. Without
+        one, the embedded soil spectra are used.
     out : path
         Where to save the model (a .skops file). Without it the model is not saved.
     report : path
         Where to write a report (one self-contained .html or .htm file). Without it there is none.
     compare : bool
-        Compare the error with ridge, lasso, elastic net, PLS, least squares and the mean of the target on the same five
-        folds, as olsen compare does. It takes several times as long.
+        Compare the error with ridge, lasso, elastic net, PLS, least squares and the mean of the
+        target on the same five folds, as olsen compare does. It takes several times as long.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     members : int or "all"
-        Number of least-squares fits to average, at least 2. "all": the closed-form limit of infinitely many members;
-        where there is no closed form, enough members that more would not improve the fit.
+        Number of least-squares fits to average, at least 2. "all": the closed-form limit of
+        infinitely many members; where there is no closed form, enough members that more would not
+        improve the fit.
     model : str
-        "adaptive": several sampling schemes, from dense signals to sparse ones, with weights found by cross-validation.
-        "ensemble": the ensemble of the paper, least-squares fits on random columns, with its size tuned.
+        "adaptive": several sampling schemes, from dense signals to sparse ones, with weights found
+        by cross-validation. "ensemble": the ensemble of the paper, least-squares fits on random
+        columns, with its size tuned.
     seed : int
         Random seed for drawing the members, not negative.
     jobs : int
         Threads; -1 means all cores.
     no_intervals : bool
-        Save the model without the training rows, which take 8 bytes for each row and column of the table and are saved
-        up to 64 MiB. The model then has no standard errors, and with --model ensemble no intervals.
+        Save the model without the training rows, which take 8 bytes for each row and column of the
+        table and are saved up to 64 MiB. The model then has no standard errors, and with --model
+        ensemble no intervals.
     force : bool
         Replace existing files.
     json : bool
@@ -184,7 +207,9 @@ def fit(
     olsen fit wine.csv --target quality --id id --missing mean --compare
     olsen fit big.parquet --target price --out price.skops    larger than memory
     """
-    outputs.check({"table": data}, {"--out": (out, "a model"), "--report": (report, "a report")}, force)
+    outputs.check(
+        {"table": data}, {"--out": (out, "a model"), "--report": (report, "a report")}, force
+    )
     from .. import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, _persistence
     from .._report.pages import render
     from .._report.summary import as_text
@@ -195,9 +220,13 @@ def fit(
     estimator: Any
     if model == "adaptive":
         n_estimators = math.inf if members == "all" else members
-        estimator = AdaptiveOLSEnsembleRegressor(n_estimators=n_estimators, n_jobs=jobs, random_state=seed)
+        estimator = AdaptiveOLSEnsembleRegressor(
+            n_estimators=n_estimators, n_jobs=jobs, random_state=seed
+        )
     else:
-        estimator = OLSEnsembleRegressorCV("auto" if members == "all" else members, n_jobs=jobs, random_state=seed)
+        estimator = OLSEnsembleRegressorCV(
+            "auto" if members == "all" else members, n_jobs=jobs, random_state=seed
+        )
     summary, pipeline = table_models.fit(
         estimator,
         data,
@@ -211,7 +240,11 @@ def fit(
         _persistence.write(out, pipeline, rows=not no_intervals)
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
-    hint = "" if compare or summary["data"]["out_of_core"] else "\n\nOther models on the same folds: --compare"
+    hint = (
+        ""
+        if compare or summary["data"]["out_of_core"]
+        else "\n\nOther models on the same folds: --compare"
+    )
     _show_with_files(summary, as_text(summary) + hint, json=json, paths=[out, report])
 
 
@@ -219,7 +252,9 @@ def _command() -> str:
     return shlex.join(["olsen", *sys.argv[1:]])
 
 
-def _show_with_files(results: dict[str, Any], text: str, *, json: bool, paths: list[Path | None]) -> None:
+def _show_with_files(
+    results: dict[str, Any], text: str, *, json: bool, paths: list[Path | None]
+) -> None:
     """Print results as JSON or text, with the files that were written."""
     written = [str(path) for path in paths if path is not None]
     file_list = f"\n\nwritten: {', '.join(map(escape_control, written))}" if written else ""
@@ -242,7 +277,8 @@ def predict(
 ) -> None:
     """Predict the rows of a table with a saved model.
 
-    Parquet larger than a quarter of the free memory is read, predicted and written in blocks of rows.
+    Parquet larger than a quarter of the free memory is read, predicted and written in blocks of
+    rows.
 
     Parameters
     ----------
@@ -253,17 +289,18 @@ def predict(
     out : path
         Where to write the predictions (.csv, .tsv or .parquet). Without one they are printed.
     interval : float
-        Also give intervals that contain new observations with this probability, such as 0.9, as columns lower and
-        upper, from the errors of held-out rows.
+        Also give intervals that contain new observations with this probability, such as 0.9, as
+        columns lower and upper, from the errors of held-out rows.
     id : str
-        Column that names the rows, which is written beside the predictions; may be repeated. Without it predictions
-        come in the order of the rows, without names.
+        Column that names the rows, which is written beside the predictions; may be repeated.
+        Without it predictions come in the order of the rows, without names.
     unknown : str
-        What to do with categories that the model has not seen: "error" refuses the table, "ignore" treats such a cell
-        as none of the known categories, and reports the number of cells.
+        What to do with categories that the model has not seen: "error" refuses the table, "ignore"
+        treats such a cell as none of the known categories, and reports the number of cells.
     escape_formulas : bool
-        Put an apostrophe before names and cells of text that begin with =, +, -, @, a tab or a line end and are not
-        numbers, in CSV and TSV: spreadsheet programs would run such cells as formulas.
+        Put an apostrophe before names and cells of text that begin with =, +, -, @, a tab or a line
+        end and are not numbers, in CSV and TSV: spreadsheet programs would run such cells as
+        formulas.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     force : bool
@@ -291,31 +328,57 @@ def predict(
         pipeline = _persistence.read(model)["model"]
     with _persistence.damaged_model(model.name):
         encoding = Encoding.of_model(pipeline, unknown)
-        _ = encoding.columns, encoding.names  # computed here, so that a damaged file is reported as such
+        _ = (
+            encoding.columns,
+            encoding.names,
+        )  # computed here, so that a damaged file is reported as such
     table, row_names = table_models.open_rows(data, encoding, list(id), out_of_core)
-    show_progress = out is not None or json  # a progress bar would be mixed with predictions on the screen
-    with terminal.progress(unit="rows", visible=show_progress) as tell, terminal.warnings_as_notes(notes):
+    show_progress = (
+        out is not None or json
+    )  # a progress bar would be mixed with predictions on the screen
+    with (
+        terminal.progress(unit="rows", visible=show_progress) as tell,
+        terminal.warnings_as_notes(notes),
+    ):
         blocks = table_models.predictions(
-            pipeline[-1], encoding, table, model_name=model.name, row_names=row_names, coverage=interval, tell=tell
+            pipeline[-1],
+            encoding,
+            table,
+            model_name=model.name,
+            row_names=row_names,
+            coverage=interval,
+            tell=tell,
         )
         parts = list(blocks) if json else blocks
         if out is not None:
-            n_rows = atomically(out, lambda file: outputs.write_predictions(file, parts, escape_formulas))
+            n_rows = atomically(
+                out, lambda file: outputs.write_predictions(file, parts, escape_formulas)
+            )
         elif not json:
             outputs.write_predictions(None, parts, escape_formulas)
     if isinstance(parts, list):
-        terminal.show({name: [value for part in parts for value in part[name]] for name in parts[0]}, "")
+        terminal.show(
+            {name: [value for part in parts for value in part[name]] for name in parts[0]}, ""
+        )
     if ignored := encoding.ignored:
         columns = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
-        notes.append(f"{ignored.total()} cells hold categories that the model has not seen, taken for none: {columns}.")
+        notes.append(
+            f"{ignored.total()} cells hold categories that the model has not seen, taken for none:"
+            f" {columns}."
+        )
     is_text = not json if out is None else out.suffix.lower() != ".parquet"
-    written_strings = [encoding.target, *row_names, *(cell for column in row_names.values() for cell in column)]
+    written_strings = [
+        encoding.target,
+        *row_names,
+        *(cell for column in row_names.values() for cell in column),
+    ]
     if is_text and not escape_formulas:
         formulas = [text for text in written_strings if outputs.is_formula(text)]
         if formulas:
             notes.append(
-                f"spreadsheet programs may run {counted(len(formulas), 'string')} of the predictions as formulas, the "
-                f"first {quoted(formulas[0])}; to open the predictions in such a program, use --escape-formulas."
+                f"spreadsheet programs may run {counted(len(formulas), 'string')} of the"
+                f" predictions as formulas, the first {quoted(formulas[0])}; to open the"
+                " predictions in such a program, use --escape-formulas."
             )
     for text in notes:
         terminal.note(text)
@@ -324,7 +387,8 @@ def predict(
 
 
 def show(model: Path, /, *, json: bool = False) -> None:
-    """Show what is in a model file: its origin, its data, its members, its error and its coefficients.
+    """Show what is in a model file: its origin, its data, its members, its error and its
+    coefficients.
 
     Nothing in the file is run: the whole file is checked before any object is built from it.
 
@@ -350,7 +414,7 @@ def compare(
     data: Path | None = None,
     /,
     *,
-    table: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    table: TableOptions = TableOptions(),  # noqa: B008
     report: Path | None = None,
     folds: Annotated[int, _within(2)] = 5,
     repeats: Annotated[int, _within(1)] = 1,
@@ -359,18 +423,20 @@ def compare(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Compare the ensemble with other linear models and the mean of the target, on the same folds of a table.
+    """Compare the ensemble with other linear models and the mean of the target, on the same folds
+    of a table.
 
-    All models are fitted on standardised columns and tuned inside the folds. The table must fit into memory.
+    All models are fitted on standardised columns and tuned inside the folds. The table must fit
+    into memory.
 
     Parameters
     ----------
     data : path
-        Table: CSV (also packed), Parquet or a folder of it, Excel, or - for standard input. Without one, the
-        embedded soil spectra are used.
+        Table: CSV (also packed), Parquet or a folder of it, Excel, or - for standard input. Without
+        one, the embedded soil spectra are used.
     report : path
-        Where to write a page with the table and a plot (one self-contained .html or .htm file). Without it there is
-        none.
+        Where to write a page with the table and a plot (one self-contained .html or .htm file).
+        Without it there is none.
     folds : int
         Number of parts into which the rows are divided at random, at least 2.
     repeats : int
@@ -396,9 +462,13 @@ def compare(
     from . import table_models
     from .compare import as_text
 
-    comparison = table_models.compare(data, table, _command(), folds=folds, repeats=repeats, seed=seed, jobs=jobs)
+    comparison = table_models.compare(
+        data, table, _command(), folds=folds, repeats=repeats, seed=seed, jobs=jobs
+    )
     if report is not None:
-        atomically(report, lambda file: file.write_text(render_comparison(comparison), encoding="utf-8"))
+        atomically(
+            report, lambda file: file.write_text(render_comparison(comparison), encoding="utf-8")
+        )
     _show_with_files(comparison, as_text(comparison), json=json, paths=[report])
 
 
@@ -413,9 +483,11 @@ def risk(
     n: Annotated[int | None, _within(1, 2**53)] = None,
     json: bool = False,
 ) -> None:
-    """Expected risk of an ensemble, and the best one, for identity covariance and a signal of norm one.
+    """Expected risk of an ensemble, and the best one, for identity covariance and a signal of norm
+    one.
 
-    The risk is the limit for many rows and columns; it is shown with the risk of ridge at its best penalty.
+    The risk is the limit for many rows and columns; it is shown with the risk of ridge at its best
+    penalty.
 
     Parameters
     ----------
@@ -432,7 +504,8 @@ def risk(
     mu : float
         Factor that multiplies the average of the members.
     n : int
-        Rows of the data. If given, the expected risk at this size is shown too; it is exact for eta = 1.
+        Rows of the data. If given, the expected risk at this size is shown too; it is exact for eta
+        = 1.
     json : bool
         Print JSON instead of a table.
 
@@ -455,7 +528,8 @@ def explore(*, out: Path | None = None, force: bool = False) -> None:
     Parameters
     ----------
     out : path
-        Where to write the page (one self-contained .html or .htm file). Without it, the page is opened in the browser.
+        Where to write the page (one self-contained .html or .htm file). Without it, the page is
+        opened in the browser.
     force : bool
         Replace an existing file.
 
@@ -525,7 +599,9 @@ def reproduce(
             finished=None if json else lambda report: print(_figure_line(report), flush=True),
         )
     if json:
-        terminal.show([{**report, "files": [str(f) for f in report["files"]]} for report in reports], "")
+        terminal.show(
+            [{**report, "files": [str(f) for f in report["files"]]} for report in reports], ""
+        )
 
 
 def _figure_line(report: dict[str, Any]) -> str:

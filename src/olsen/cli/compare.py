@@ -1,10 +1,11 @@
 r"""Compare the ensemble with other linear models on the same folds of a table.
 
-A model is fitted and tuned on the training rows of a fold and predicts its test rows. Baselines are fitted on
-standardised columns. Differences to the ensemble are computed fold by fold. Folds have most of their training rows in
-common, so the plain standard error of a mean over folds is too small, the more so the more often folds are repeated:
-with J folds of :math:`n_2` test and :math:`n_1` training rows and differences of variance :math:`s^2`, the reported
-standard error is :math:`\sqrt{(1/J + n_2/n_1)\,s^2}` (Nadeau and Bengio 2003; status: heuristic).
+A model is fitted and tuned on the training rows of a fold and predicts its test rows. Baselines are
+fitted on standardised columns. Differences to the ensemble are computed fold by fold. Folds have
+most of their training rows in common, so the plain standard error of a mean over folds is too
+small, the more so the more often folds are repeated: with J folds of :math:`n_2` test and
+:math:`n_1` training rows and differences of variance :math:`s^2`, the reported standard error is
+:math:`\sqrt{(1/J + n_2/n_1)\,s^2}` (Nadeau and Bengio 2003; status: heuristic).
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ N_INNER_FOLDS = 5
 MIN_ROWS = 10  # half of the rows must suffice for five inner folds
 SIGNIFICANT_STANDARD_ERRORS = 2  # a larger difference is reported as better or worse
 STANDARD_ERROR_NOTE = (
-    "Standard errors are those of the difference to the ensemble, fold by fold, made larger because folds share "
-    "training rows."
+    "Standard errors are those of the difference to the ensemble, fold by fold, made larger because"
+    " folds share training rows."
 )
 
 
@@ -58,9 +59,12 @@ def _models(ensemble: Any, jobs: int, n_components: int) -> dict[str, tuple[str,
         cv=N_INNER_FOLDS,
         scoring=_weighted("neg_mean_squared_error"),
     )
-    # the target is standardised: otherwise, for a target of large magnitude, all penalties on the grid are too large
+    # the target is standardised: otherwise, for a target of large magnitude, all penalties on the
+    # grid are too large
     elastic_net = TransformedTargetRegressor(
-        ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], n_jobs=jobs, **COORDINATE_DESCENT).set_fit_request(sample_weight=True),
+        ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], n_jobs=jobs, **COORDINATE_DESCENT).set_fit_request(
+            sample_weight=True
+        ),
         transformer=StandardScaler(),
     )
     baselines: dict[str, tuple[str, Any]] = {
@@ -76,7 +80,10 @@ def _models(ensemble: Any, jobs: int, n_components: int) -> dict[str, tuple[str,
         if hasattr(model, "set_fit_request"):
             model = model.set_fit_request(sample_weight=True)
         baselines[name] = description, make_pipeline(scaler, model)
-    return {OURS: (type(ensemble).__name__, ensemble.set_fit_request(sample_weight=True)), **baselines}
+    return {
+        OURS: (type(ensemble).__name__, ensemble.set_fit_request(sample_weight=True)),
+        **baselines,
+    }
 
 
 def _weighted(scorer: str) -> Any:
@@ -120,16 +127,21 @@ def run(
     Returns
     -------
     dict
-        ``models``, a list of dicts with ``rmse`` and ``r2`` (means over folds), ``rmse_difference`` and
-        ``r2_difference`` to the ensemble with their ``..._standard_error``, median ``seconds`` of a fit, whether it is
-        the ``best``, and its ``folds``; ``best``, ``verdict``, ``notes`` and the settings.
+        ``models``, a list of dicts with ``rmse`` and ``r2`` (means over folds), ``rmse_difference``
+        and ``r2_difference`` to the ensemble with their ``..._standard_error``, median ``seconds``
+        of a fit, whether it is the ``best``, and its ``folds``; ``best``, ``verdict``, ``notes``
+        and the settings.
     """
     _check_rows(y, folds)
     splits = _splits(y, folds, repeats, seed, groups)
     smallest_training_set = min(len(train) for train, _ in splits)
     inner_training_rows = smallest_training_set * (N_INNER_FOLDS - 1) // N_INNER_FOLDS
     n_components = max(1, min(MAX_PLS_COMPONENTS, inner_training_rows - 1, X.shape[1]))
-    ensemble = clone(ensemble) if ensemble else AdaptiveOLSEnsembleRegressor(n_jobs=jobs, random_state=seed)
+    ensemble = (
+        clone(ensemble)
+        if ensemble
+        else AdaptiveOLSEnsembleRegressor(n_jobs=jobs, random_state=seed)
+    )
     fit_params: dict[str, Any] = {} if weight is None else {"sample_weight": weight}
     notes = [] if weight is None else ["PLS is fitted without weights, which it does not take."]
     scores = {}
@@ -138,11 +150,19 @@ def run(
         for n_done, (name, (_, model)) in enumerate(models.items()):
             if tell is not None:
                 tell("comparing", n_done, len(models))
-            scores[name] = _scores(name, model, X, y, fit_params=fit_params, splits=splits, notes=notes)
+            scores[name] = _scores(
+                name, model, X, y, fit_params=fit_params, splits=splits, notes=notes
+            )
     test_over_training = float(np.mean([len(test) / len(train) for train, test in splits]))
     variance_factor = 1 / len(splits) + test_over_training
     lines = [
-        _line(name, models[name][0], scores[name], ensemble_scores=scores[OURS], variance_factor=variance_factor)
+        _line(
+            name,
+            models[name][0],
+            scores[name],
+            ensemble_scores=scores[OURS],
+            variance_factor=variance_factor,
+        )
         for name in models
     ]
     best = min((line for line in lines if line["rmse"] is not None), key=lambda line: line["rmse"])
@@ -162,8 +182,8 @@ def _check_rows(y: Array, folds: int) -> None:
     min_rows = max(MIN_ROWS, 2 * folds)
     if len(y) < min_rows:
         raise TableError(
-            f"{len(y)} rows are too few for {folds} folds: {min_rows} are needed, two in every fold and {MIN_ROWS} in "
-            f"all."
+            f"{len(y)} rows are too few for {folds} folds: {min_rows} are needed, two in every fold"
+            f" and {MIN_ROWS} in all."
         )
     largest = float(np.abs(y).max())
     value_range = float(np.ptp(y))
@@ -172,8 +192,8 @@ def _check_rows(y: Array, folds: int) -> None:
     smallest_ordinary, largest_ordinary = ORDINARY
     if largest > largest_ordinary or value_range < smallest_ordinary:
         raise TableError(
-            f"the target goes up to {largest:.3g} and varies by {value_range:.3g}, the squares of which leave the "
-            f"range of floating-point numbers; change its unit."
+            f"the target goes up to {largest:.3g} and varies by {value_range:.3g}, the squares of"
+            " which leave the range of floating-point numbers; change its unit."
         )
 
 
@@ -189,7 +209,14 @@ def _splits(y: Array, folds: int, repeats: int, seed: int, groups: list[str] | N
 
 
 def _scores(
-    name: str, model: Any, X: Array, y: Array, *, fit_params: dict[str, Any], splits: list[Any], notes: list[str]
+    name: str,
+    model: Any,
+    X: Array,
+    y: Array,
+    *,
+    fit_params: dict[str, Any],
+    splits: list[Any],
+    notes: list[str],
 ) -> Array:
     """RMSE, R2 and seconds of a model in each fold, (n_folds, 3); failed fits add a note."""
     with warnings.catch_warnings(record=True) as caught:
@@ -204,7 +231,9 @@ def _scores(
                 error_score="raise" if name == OURS else math.nan,
                 scoring={"rmse": _weighted("neg_root_mean_squared_error"), "r2": _weighted("r2")},
             )
-            scores = np.column_stack([-results["test_rmse"], results["test_r2"], results["fit_time"]])
+            scores = np.column_stack(
+                [-results["test_rmse"], results["test_r2"], results["fit_time"]]
+            )
         except ValueError:  # includes errors of linear algebra: no fold could be fitted
             if name == OURS:
                 raise
@@ -221,7 +250,12 @@ def _line(
 ) -> dict[str, Any]:
     """Means of a model over folds, and the differences to the ensemble with standard errors."""
     rmse, r2, seconds = scores.T
-    line: dict[str, Any] = {"name": name, "what": description, "rmse": _finite(rmse.mean()), "r2": _finite(r2.mean())}
+    line: dict[str, Any] = {
+        "name": name,
+        "what": description,
+        "rmse": _finite(rmse.mean()),
+        "r2": _finite(r2.mean()),
+    }
     for key, difference in zip(("rmse", "r2"), (scores - ensemble_scores).T, strict=False):
         standard_error = math.sqrt(variance_factor * float(np.var(difference, ddof=1)))
         line[f"{key}_difference"] = None if name == OURS else _finite(difference.mean())
@@ -235,7 +269,9 @@ def _finite(value: float) -> float | None:
 
 
 def _verdict(lines: list[dict[str, Any]], best: str) -> str:
-    """Summarise which models are better or worse than the ensemble, and which cannot be distinguished from it."""
+    """Summarise which models are better or worse than the ensemble, and which cannot be
+    distinguished from it.
+    """
     names_by_verdict: dict[str, list[str]] = {"level": [], "worse": [], "better": []}
     for line in lines:
         difference = line["rmse_difference"]
@@ -248,11 +284,15 @@ def _verdict(lines: list[dict[str, Any]], best: str) -> str:
             names_by_verdict["worse" if difference > 0 else "better"].append(line["name"])
     threshold = f"{SIGNIFICANT_STANDARD_ERRORS} standard errors"
     sentences = {
-        "level": f"Within {threshold} of the ensemble, and not distinguished from it by these folds",
+        "level": (
+            f"Within {threshold} of the ensemble, and not distinguished from it by these folds"
+        ),
         "worse": f"Worse than the ensemble by more than {threshold}",
         "better": f"Better than the ensemble by more than {threshold}",
     }
-    parts = [f"{sentences[key]}: {listed(names)}." for key, names in names_by_verdict.items() if names]
+    parts = [
+        f"{sentences[key]}: {listed(names)}." for key, names in names_by_verdict.items() if names
+    ]
     return " ".join([f"The smallest mean error: {best}.", *parts])
 
 
@@ -271,7 +311,8 @@ def as_text(comparison: dict[str, Any]) -> str:
         rmse_difference = with_error(line["rmse_difference"], line["rmse_standard_error"])
         r2_difference = with_error(line["r2_difference"], line["r2_standard_error"])
         lines.append(
-            f"{'*' if line['best'] else ' '} {line['name']:<14}{number(line['rmse']):>9}{rmse_difference:>20}"
+            f"{'*' if line['best'] else ' '}"
+            f" {line['name']:<14}{number(line['rmse']):>9}{rmse_difference:>20}"
             f"{number(line['r2'], '.3f'):>9}{r2_difference:>20}{number(line['seconds'], '.2f'):>9}"
         )
     footnotes = [textwrap.fill(text, 88) for text in (comparison["verdict"], STANDARD_ERROR_NOTE)]

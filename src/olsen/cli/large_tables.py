@@ -1,7 +1,8 @@
 """Fit and predict with tables larger than memory: Parquet, read in blocks of rows.
 
-Opening a table reads the metadata only. A pass over the text columns collects the categories; the fit is one pass over
-the columns in use, which also samples a few random rows for the plots and for the distribution of the errors.
+Opening a table reads the metadata only. A pass over the text columns collects the categories; the
+fit is one pass over the columns in use, which also samples a few random rows for the plots and for
+the distribution of the errors.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ from .terminal import Tell, silent
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-HEAD_ROWS = 2 * MAX_CATEGORIES  # rows to infer types from; with fewer, strings would look like identifiers
+HEAD_ROWS = (
+    2 * MAX_CATEGORIES
+)  # rows to infer types from; with fewer, strings would look like identifiers
 MIN_ROWS = 50  # with fewer rows, one of the five random folds could be empty
 MIN_SAMPLE_ROWS = 200  # however wide the table is
 MAX_SAMPLE_ROWS = 2000  # sampled for the plots and for the distribution of the errors
 MAX_SAMPLE_CELLS = 4_000_000
-# Size of an encoded block. About 12 times as much memory is in use while a block is decoded, encoded and summed and the
-# next block is read: 68 MB with blocks of 4 MB, 203 MB with 16 MB, at the same speed.
+# Size of an encoded block. About 12 times as much memory is in use while a block is decoded,
+# encoded and summed and the next block is read: 68 MB with blocks of 4 MB, 203 MB with 16 MB, at
+# the same speed.
 BLOCK_BYTES = 1 << 22
 
 
@@ -77,7 +81,11 @@ def open_table(path: Path) -> ParquetTable:
     import pyarrow.parquet as pq
 
     try:
-        files = [str(path)] if path.is_file() else pyarrow.dataset.dataset(str(path), format="parquet").files
+        files = (
+            [str(path)]
+            if path.is_file()
+            else pyarrow.dataset.dataset(str(path), format="parquet").files
+        )
         if not files:
             raise ValueError("the folder is empty")
         schema = pq.read_schema(files[0])
@@ -86,7 +94,9 @@ def open_table(path: Path) -> ParquetTable:
         raise TableError(damaged_parquet(shown_name(path), error)) from error
     refuse_repeated(schema.names, path)
     n_rows = sum(part.num_rows for part in metadata)
-    row_groups_of_files = [part.row_group(i) for part in metadata for i in range(part.num_row_groups)]
+    row_groups_of_files = [
+        part.row_group(i) for part in metadata for i in range(part.num_row_groups)
+    ]
     stored_bytes = sum(group.total_byte_size for group in row_groups_of_files)
     n_bytes = max(stored_bytes, 8 * n_rows * len(schema.names))
     return ParquetTable(path, files, schema, n_rows, n_bytes)
@@ -96,12 +106,14 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> 
     """Learn the encoding of a table; raise if its first rows show that it cannot be used."""
     if table.n_rows < MIN_ROWS:
         raise TableError(
-            f"{table.path.name} has {table.n_rows} rows; out of core at least {MIN_ROWS} are needed. Leave out "
-            f"--out-of-core."
+            f"{table.path.name} has {table.n_rows} rows; out of core at least {MIN_ROWS} are"
+            " needed. Leave out --out-of-core."
         )
 
     def distinct(names: list[str]) -> dict[str, list[str]]:
-        """Collect the distinct strings of the named columns, until a column has too many for categories."""
+        """Collect the distinct strings of the named columns, until a column has too many for
+        categories.
+        """
         categories: dict[str, set[str]] = {name: set() for name in names}
         if not names:
             return {}
@@ -154,13 +166,17 @@ def _block_rows(width: int) -> int:
 def fit(
     model: TunedEnsemble, table: ParquetTable, encoding: Encoding, tell: Tell
 ) -> tuple[list[Moments], Array, Array]:
-    """Tune and fit on a table that is read in blocks; return the moments of the folds and a few encoded rows."""
+    """Tune and fit on a table that is read in blocks; return the moments of the folds and a few
+    encoded rows.
+    """
     n_columns = len(encoding.names)
     rows_in_memory = max(MIN_SAMPLE_ROWS, MAX_SAMPLE_CELLS // max(1, n_columns))
     sample_size = min(table.n_rows, MAX_SAMPLE_ROWS, rows_in_memory)
     rng = np.random.default_rng(model.random_state)
     sample_rows = np.sort(rng.choice(table.n_rows, sample_size, replace=False))
-    samples: dict[int, tuple[Array, Array, NDArray[Any]]] = {}  # first row of a block -> its sampled X, y and folds
+    samples: dict[
+        int, tuple[Array, Array, NDArray[Any]]
+    ] = {}  # first row of a block -> its sampled X, y and folds
 
     def encode(part: Any) -> tuple[Array, Array, None]:
         X = encoding.features(part)
@@ -177,12 +193,18 @@ def fit(
         columns = [*encoding.needed, encoding.target]
         return _blocks(table, columns, _block_rows(n_columns), encode, tell=tell, task=task)
 
-    engine = Blocks(BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows), options_of(model))
+    engine = Blocks(
+        BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows), options_of(model)
+    )
     model.fit(engine, None)
     X, y, fold = (np.concatenate(parts) for parts in zip(*samples.values(), strict=True))
     fits = model._result().folds
-    if fits is not None and fits[0].residual is None:  # intervals are computed from the errors of the sample
-        model._keep_errors([fit.residuals(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)])
+    if (
+        fits is not None and fits[0].residual is None
+    ):  # intervals are computed from the errors of the sample
+        model._keep_errors(
+            [fit.residuals(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)]
+        )
     # a small table was loaded by the model, so that its moments are still to be summed
     return engine.summary.parts if engine.is_summed else engine.folds(FOLDS, SEED), X, y
 
@@ -193,6 +215,8 @@ def predictions(
     """Apply `predict` to consecutive blocks of rows."""
     if not table.n_rows:
         raise TableError(f"{table.path.name} has a header but no rows.")
-    encoding.select_columns(table.schema.empty_table())  # wrong columns are refused before any row is read
+    encoding.select_columns(
+        table.schema.empty_table()
+    )  # wrong columns are refused before any row is read
     block_rows = _block_rows(len(encoding.names))
     return _blocks(table, encoding.needed, block_rows, predict, tell=tell, task="predicting")

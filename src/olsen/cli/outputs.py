@@ -1,7 +1,8 @@
-"""Check the output files of a command before any input is read, so that no file of a user is lost; write predictions.
+"""Check the output files of a command before any input is read, so that no file of a user is lost;
+write predictions.
 
-Refused are outputs that are also inputs, two outputs with the same path, names with the suffix of another format, and
-existing files, unless ``--force`` is given.
+Refused are outputs that are also inputs, two outputs with the same path, names with the suffix of
+another format, and existing files, unless ``--force`` is given.
 """
 
 from __future__ import annotations
@@ -21,15 +22,22 @@ from .terminal import UsageError
 
 Kind = Literal["a model", "a report", "predictions"]
 SUFFIXES: dict[Kind, tuple[str, ...]] = {
-    "a model": (".skops",), "a report": (".html", ".htm"), "predictions": (".csv", ".tsv", ".parquet")
-}  # fmt: skip
+    "a model": (".skops",),
+    "a report": (".html", ".htm"),
+    "predictions": (".csv", ".tsv", ".parquet"),
+}
 
 FORMULA_STARTS = tuple("=+-@\t\r\n")  # of cells that spreadsheet programs run, as OWASP lists them
-HARMLESS = re.compile(r"-|[+-]?[\d.,][\d., \u00a0\u202f']*(?:[eE][+-]?\d+)?%?")  # numbers in any notation, and a dash
+HARMLESS = re.compile(
+    r"-|[+-]?[\d.,][\d., \u00a0\u202f']*(?:[eE][+-]?\d+)?%?"
+)  # numbers in any notation, and a dash
 
 
-def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | None, Kind]], force: bool) -> None:
-    """Raise if a file would be lost, or could not be written; nothing is written and no input is read.
+def check(
+    inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | None, Kind]], force: bool
+) -> None:
+    """Raise if a file would be lost, or could not be written; nothing is written and no input is
+    read.
 
     Parameters
     ----------
@@ -40,19 +48,34 @@ def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | 
     force : bool
         Whether existing files may be replaced.
     """
-    requested = {f"{option} {path}": (path, kind) for option, (path, kind) in outputs.items() if path is not None}
+    requested = {
+        f"{option} {path}": (path, kind)
+        for option, (path, kind) in outputs.items()
+        if path is not None
+    }
     for name, (path, _) in requested.items():
         for noun, input_path in inputs.items():
-            if input_path is not None and (_is_same_file(path, input_path) or _is_inside(path, input_path)):
-                raise UsageError(f"{name} would change the {noun} {input_path}, which is read; choose another place.")
-    for (first_name, (first_path, _)), (second_name, (second_path, _)) in combinations(requested.items(), 2):
+            if input_path is not None and (
+                _is_same_file(path, input_path) or _is_inside(path, input_path)
+            ):
+                raise UsageError(
+                    f"{name} would change the {noun} {input_path}, which is read; choose another"
+                    " place."
+                )
+    for (first_name, (first_path, _)), (second_name, (second_path, _)) in combinations(
+        requested.items(), 2
+    ):
         if _is_same_file(first_path, second_path):
-            raise UsageError(f"{first_name} and {second_name} are one file; give them different names.")
+            raise UsageError(
+                f"{first_name} and {second_name} are one file; give them different names."
+            )
     for name, (path, kind) in requested.items():
         if path.is_dir() or path.is_block_device():
             raise UsageError(f"{name} is a directory or device; give a file name.")
         if files.is_stream(path) and path.suffix == ".parquet":
-            raise UsageError(f"{name} is a pipe or a device; Parquet needs a file, choose .csv or .tsv.")
+            raise UsageError(
+                f"{name} is a pipe or a device; Parquet needs a file, choose .csv or .tsv."
+            )
         if not files.is_stream(path) and path.suffix.lower() not in SUFFIXES[kind]:
             raise UsageError(f"{name}: the name of {kind} ends with {' or '.join(SUFFIXES[kind])}.")
         _refuse_existing(path, name, force)
@@ -60,10 +83,14 @@ def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | 
 
 
 def check_figures(folder: Path, names: Iterable[str], force: bool) -> None:
-    """Raise if a table, manifest or picture of a figure exists in the folder, or could not be written."""
+    """Raise if a table, manifest or picture of a figure exists in the folder, or could not be
+    written.
+    """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
-    for path in (folder / f"{name}{ending}" for name in names for ending in (".csv", ".json", ".pdf", ".png")):
+    for path in (
+        folder / f"{name}{ending}" for name in names for ending in (".csv", ".json", ".pdf", ".png")
+    ):
         _refuse_existing(path, f"{path}", force)
     for path in (folder / "any", folder / "trials" / "any"):
         files.check_writable(path)
@@ -75,7 +102,9 @@ def _refuse_existing(path: Path, name: str, force: bool) -> None:
 
 
 def _is_same_file(path: Path, second_path: Path) -> bool:
-    """Whether two paths are the same file, through hard and symbolic links; pipes and devices never are."""
+    """Whether two paths are the same file, through hard and symbolic links; pipes and devices never
+    are.
+    """
     if files.is_stream(path):
         return False
     if path.exists() and second_path.exists():
@@ -90,16 +119,22 @@ def _is_inside(path: Path, folder: Path) -> bool:
 # Predictions
 
 
-def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Any]], escape: bool = False) -> int:
-    """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix of `path`.
+def write_predictions(
+    path: Path | None, parts: Iterable[Mapping[str, Any]], escape: bool = False
+) -> int:
+    """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix
+    of `path`.
 
-    Without a path, predictions go to standard output. Control characters in names are data in a file but commands on a
-    screen, so names are escaped on a terminal. With `escape`, names and cells of text that a spreadsheet program would
-    run as formulas begin with an apostrophe. Returns the number of rows.
+    Without a path, predictions go to standard output. Control characters in names are data in a
+    file but commands on a screen, so names are escaped on a terminal. With `escape`, names and
+    cells of text that a spreadsheet program would run as formulas begin with an apostrophe. Returns
+    the number of rows.
     """
     if path is None:
         escaped_parts = ({escape_control(name): part[name] for name in part} for part in parts)
-        return _write_text(sys.stdout, escaped_parts if sys.stdout.isatty() else parts, escape=escape)
+        return _write_text(
+            sys.stdout, escaped_parts if sys.stdout.isatty() else parts, escape=escape
+        )
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _write_parquet(path, parts)
@@ -120,7 +155,9 @@ def _escaped(text: str) -> str:
     return f"'{text}" if is_formula(text) else text
 
 
-def _write_text(file: TextIO, parts: Iterable[Mapping[str, Any]], separator: str = ",", escape: bool = False) -> int:
+def _write_text(
+    file: TextIO, parts: Iterable[Mapping[str, Any]], separator: str = ",", escape: bool = False
+) -> int:
     lines = csv.writer(file, delimiter=separator, lineterminator="\n")
     n_rows = 0
     as_cell = _escaped if escape else str

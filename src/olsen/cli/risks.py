@@ -28,19 +28,27 @@ def calculate(letters: dict[str, float], alpha: float | None, n: int | None) -> 
         }
     except ValueError as error:  # numbers out of range
         raise UsageError(str(error)) from None
-    values = {name: float(value) if isinstance(value, np.ndarray | np.floating) else value
-              for name, value in found.items()}  # fmt: skip
+    values = {
+        name: float(value) if isinstance(value, np.ndarray | np.floating) else value
+        for name, value in found.items()
+    }
     return {**letters, "alpha": alpha, **values}
 
 
-def _at_size(n: int, alpha: float, gamma: float, sigma: float, eta: float, k: float, mu: float) -> dict[str, Any]:
+def _at_size(
+    n: int, alpha: float, gamma: float, sigma: float, eta: float, k: float, mu: float
+) -> dict[str, Any]:
     """Expected risk at n rows; columns are rounded to whole numbers."""
     p, rows = round(gamma * n), round(eta * n)
     m = max(1, round(alpha * p))
     if not 1 <= p <= 2**53:  # up to here floating-point numbers count in ones
-        raise UsageError(f"--gamma {gamma:g} and --n {n} make {p} columns; from 1 to 2^53 are possible.")
+        raise UsageError(
+            f"--gamma {gamma:g} and --n {n} make {p} columns; from 1 to 2^53 are possible."
+        )
     if rows < 1:
-        raise UsageError(f"--eta {eta:g} and --n {n} leave no row to a member; give more of either.")
+        raise UsageError(
+            f"--eta {eta:g} and --n {n} leave no row to a member; give more of either."
+        )
     expected = theory.expected_risk if m <= rows + 1 else theory.minimum_norm_risk
     at_n = expected(n, p, m, sigma, k=k, n_samples=rows, mu=mu)
     return {"n": n, "p": p, "columns_per_member": m, "rows_per_member": rows, "risk_at_n": at_n}
@@ -60,10 +68,18 @@ def as_text(v: dict[str, Any], best: bool) -> str:
         "best alpha for k = inf": v["best_alpha_infinite"],
     }
     if "n" in v:
-        size = f"{v['n']} x {v['p']}, {v['columns_per_member']} columns, {v['rows_per_member']} rows"
+        size = (
+            f"{v['n']} x {v['p']}, {v['columns_per_member']} columns, {v['rows_per_member']} rows"
+        )
         rows[f"risk at {size}"] = v["risk_at_n"]
     width = max(map(len, rows)) + 2
     head = f"gamma = {v['gamma']:g}, sigma = {v['sigma']:g}, eta = {v['eta']:g}"
     return "\n".join(
-        [head, *(f"  {name:<{width}}{'-' if x is None else format(x, '.6g')}" for name, x in rows.items())]
+        [
+            head,
+            *(
+                f"  {name:<{width}}{'-' if x is None else format(x, '.6g')}"
+                for name, x in rows.items()
+            ),
+        ]
     )

@@ -21,7 +21,9 @@ MAX_NAMED_COLUMNS = 8  # text columns, and selected columns, that are named on a
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """Contents of a model file as plain types; the file is checked before any object is built from it."""
+    """Contents of a model file as plain types; the file is checked before any object is built from
+    it.
+    """
     saved = _persistence.read(path)
     pipeline = saved["model"]
     with _persistence.damaged_model(path.name), zipfile.ZipFile(path) as archive:
@@ -35,29 +37,46 @@ def contents(path: Path) -> dict[str, Any]:
         frequency = model.selection_frequency_ if adaptive else np.empty(0)
         return {
             "file": {
-                "name": path.name, "bytes": path.stat().st_size, "format": _persistence.FORMAT,
-                "olsen": str(saved["olsen"]), "sklearn": str(saved["sklearn"]),
-                "written": f"{datetime(*archive.getinfo(_persistence.SCHEMA).date_time):%Y-%m-%d %H:%M}",
+                "name": path.name,
+                "bytes": path.stat().st_size,
+                "format": _persistence.FORMAT,
+                "olsen": str(saved["olsen"]),
+                "sklearn": str(saved["sklearn"]),
+                "written": (
+                    f"{datetime(*archive.getinfo(_persistence.SCHEMA).date_time):%Y-%m-%d %H:%M}"
+                ),
             },
             "target": encoding.target,
             "rows": int(design.n_rows if design.n_given is None else design.n_given),
             "columns": {
-                "table": len(columns), "encoded": len(features),
+                "table": len(columns),
+                "encoded": len(features),
                 "dates": [c.name for c in columns if c.parser.kind == "date"],
-                "text": [{"name": c.name, "categories": len(c.categories)} for c in columns if c.categories],
+                "text": [
+                    {"name": c.name, "categories": len(c.categories)}
+                    for c in columns
+                    if c.categories
+                ],
             },
             "members": {
                 "number": int(model.n_estimators_) if model.n_estimators_ < math.inf else None,
-                "mean_columns": float(model.inclusion_.sum()), "scale": float(model.scale_),
+                "mean_columns": float(model.inclusion_.sum()),
+                "scale": float(model.scale_),
                 "solver": str(model.solver_),
             },
             "schemes": dict(model.scheme_weights_) if adaptive else None,
-            "kept": [{"name": features[j].name, "frequency": float(frequency[j])}
-                     for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
+            "kept": (
+                [
+                    {"name": features[j].name, "frequency": float(frequency[j])}
+                    for j in sorted(selected, key=lambda j: -frequency[j])
+                ]
+                if len(frequency)
+                else None
+            ),
             "error": prediction_error(model),
             "effects": Effects(model, features, errors=False).largest(),
             "facts": dict(facts(model)),
-        }  # fmt: skip
+        }
 
 
 def as_text(contents: dict[str, Any]) -> str:
@@ -65,29 +84,46 @@ def as_text(contents: dict[str, Any]) -> str:
     file = contents["file"]
     columns = contents["columns"]
     selected = contents["kept"]
-    size = f"{file['bytes']:,} bytes" if file["bytes"] < 10_000 else f"{file['bytes'] / 1000:,.0f} kB"
+    size = (
+        f"{file['bytes']:,} bytes" if file["bytes"] < 10_000 else f"{file['bytes'] / 1000:,.0f} kB"
+    )
     data = f"{counted(contents['rows'], 'row')}, {counted(columns['table'], 'column')}"
     if columns["dates"]:
         data += f", {len(columns['dates'])} of dates"
     if columns["text"]:
-        data += f", {len(columns['text'])} of text (categories: {_named(columns['text'], 'categories', str)})"
+        data += (
+            f", {len(columns['text'])} of text (categories:"
+            f" {_named(columns['text'], 'categories', str)})"
+        )
     lines = {
-        "written": f"{file['written']} (local time there) by olsen {shortened(file['olsen'])}, {size}",
+        "written": (
+            f"{file['written']} (local time there) by olsen {shortened(file['olsen'])}, {size}"
+        ),
         "data": f"{data}; {columns['encoded']} after coding",
         **contents["facts"],
     }
     if selected is not None:
-        names = f" (fraction of folds): {_named(selected, 'frequency', percent)}" if selected else ""
-        lines["a sparse model keeps"] = f"{len(selected)} of {counted(columns['encoded'], 'column')}{names}"
-    return "\n".join([
-        f"{shortened(file['name'], 200)}: a model of {shortened(contents['target'])}", "",
-        *(f"  {name:<21}{escape_control(text)}" for name, text in lines.items()), "",
-        *effect_lines(contents["effects"]),
-    ])  # fmt: skip
+        names = (
+            f" (fraction of folds): {_named(selected, 'frequency', percent)}" if selected else ""
+        )
+        lines["a sparse model keeps"] = (
+            f"{len(selected)} of {counted(columns['encoded'], 'column')}{names}"
+        )
+    return "\n".join(
+        [
+            f"{shortened(file['name'], 200)}: a model of {shortened(contents['target'])}",
+            "",
+            *(f"  {name:<21}{escape_control(text)}" for name, text in lines.items()),
+            "",
+            *effect_lines(contents["effects"]),
+        ]
+    )
 
 
 def _named(columns: list[dict[str, Any]], key: str, format_value: Any) -> str:
     """List columns with a value each: the first ones, and the number of the others."""
-    names = ", ".join(f"{shortened(c['name'], 36)} {format_value(c[key])}" for c in columns[:MAX_NAMED_COLUMNS])
+    names = ", ".join(
+        f"{shortened(c['name'], 36)} {format_value(c[key])}" for c in columns[:MAX_NAMED_COLUMNS]
+    )
     n_others = len(columns) - MAX_NAMED_COLUMNS
     return f"{names} and {n_others} more" if n_others > 0 else names

@@ -1,4 +1,6 @@
-"""Fit, compare and predict with models of tables, in memory or in blocks of rows for tables larger than memory."""
+"""Fit, compare and predict with models of tables, in memory or in blocks of rows for tables larger
+than memory.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ Array = NDArray[np.float64]
 MIN_ROWS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"
 LIMIT_NAMES = ("lower", "upper")
-ALTERNATIVE_LIMIT_NAMES = ("lower_limit", "upper_limit")  # if the target itself is named lower or upper
+ALTERNATIVE_LIMIT_NAMES = (
+    "lower_limit",
+    "upper_limit",
+)  # if the target itself is named lower or upper
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,14 @@ class TrainingData:
 
 
 def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | None:
-    """Open a table that is read in blocks, because it is large or because `forced`; None for a table in memory."""
+    """Open a table that is read in blocks, because it is large or because `forced`; None for a
+    table in memory.
+    """
     if data is None or not is_parquet(data):
         if forced:
             raise terminal.UsageError(
-                "--out-of-core reads Parquet only; convert the table to Parquet, or leave the option out."
+                "--out-of-core reads Parquet only; convert the table to Parquet, or leave the"
+                " option out."
             )
         return None
     table = large_tables.open_table(data)
@@ -63,7 +71,9 @@ def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | N
 
 
 def training_data(data: Path | None, options: TableOptions) -> TrainingData:
-    """Read and encode a table in memory, by default the embedded example. Rows of weight zero are left out."""
+    """Read and encode a table in memory, by default the embedded example. Rows of weight zero are
+    left out.
+    """
     messages: list[str] = []
     if data is None:
         table = _embedded()
@@ -75,9 +85,16 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     special_columns = [column for column in (options.weight, options.groups) if column is not None]
     excluded = [*options.drop, *options.id, *special_columns]
     if options.target in excluded:
-        raise terminal.UsageError(f"--target {quoted(options.target)} is also left out, or used for something else.")
+        raise terminal.UsageError(
+            f"--target {quoted(options.target)} is also left out, or used for something else."
+        )
     table, encoding = learn_encoding(
-        table, options.target, excluded, missing=options.missing, dates=options.dates, ordinal=options.ordinal
+        table,
+        options.target,
+        excluded,
+        missing=options.missing,
+        dates=options.dates,
+        ordinal=options.ordinal,
     )
     groups = None if options.groups is None else strings_of(table, [options.groups])[options.groups]
     X = encoding.features(table)
@@ -88,7 +105,9 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
         weight = numbers_of(table, options.weight)
         if weight.min() < 0:
             row = int(np.argmin(weight >= 0)) + 1
-            raise TableError(f"--weight {quoted(options.weight)} is negative in row {row}; give 0 or more.")
+            raise TableError(
+                f"--weight {quoted(options.weight)} is negative in row {row}; give 0 or more."
+            )
         weighted_rows = np.flatnonzero(weight)
         n_unweighted = len(y) - len(weighted_rows)
         if n_unweighted:
@@ -104,7 +123,9 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
         try:
             refuse_weights(weight)
         except ValueError as error:
-            raise TableError(f"{error}".replace("sample_weight", f"--weight {quoted(options.weight)}", 1)) from None
+            raise TableError(
+                f"{error}".replace("sample_weight", f"--weight {quoted(options.weight)}", 1)
+            ) from None
     return TrainingData(X, y, encoding, name, messages=messages, weight=weight, groups=groups)
 
 
@@ -135,7 +156,9 @@ def fit(
     origin: dict[str, Any] = {"seed": model.random_state, "command": command}
     if large is not None:
         if compared:
-            raise terminal.UsageError("--compare needs the table in memory, but it is read in blocks; use a sample.")
+            raise terminal.UsageError(
+                "--compare needs the table in memory, but it is read in blocks; use a sample."
+            )
         return _fit_blocks(model, large, options, origin)
     data_rows = training_data(data, options)
     X = data_rows.X
@@ -145,14 +168,22 @@ def fit(
     errors = None
     held_out_groups = None
     if compared:
-        errors = _errors(_compare(data_rows, ensemble=clone(model), seed=model.random_state, jobs=model.n_jobs))
+        errors = _errors(
+            _compare(data_rows, ensemble=clone(model), seed=model.random_state, jobs=model.n_jobs)
+        )
     if options.groups is not None and data_rows.groups is not None:
         n_groups = len(set(data_rows.groups))
         if n_groups < 2:
-            raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
+            raise TableError(
+                f"--groups {quoted(options.groups)} has one group only; errors need rows of other"
+                " groups."
+            )
         model.set_params(cv=GroupKFold(min(5, n_groups)))
         fit_params["groups"] = np.asarray(data_rows.groups)
-        held_out_groups = options.groups, [test for _, test in model.cv.split(X, y, data_rows.groups)]
+        held_out_groups = (
+            options.groups,
+            [test for _, test in model.cv.split(X, y, data_rows.groups)],
+        )
     with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"):
         with terminal.warnings_as_notes(data_rows.messages, encoding.target):
             model.fit(X, y, sample_weight=data_rows.weight, **fit_params)
@@ -174,13 +205,18 @@ def fit(
 
 
 def _fit_blocks(
-    model: TunedEnsemble, table: large_tables.ParquetTable, options: TableOptions, origin: dict[str, Any]
+    model: TunedEnsemble,
+    table: large_tables.ParquetTable,
+    options: TableOptions,
+    origin: dict[str, Any],
 ) -> tuple[dict[str, Any], Pipeline]:
-    """Fit a model in one pass over a table that is never loaded; return the summary, and the pipeline to save."""
+    """Fit a model in one pass over a table that is never loaded; return the summary, and the
+    pipeline to save.
+    """
     if options != TableOptions(options.target, options.drop, id=options.id):
         raise terminal.UsageError(
-            "--missing, --dates, --ordinal, --weight and --groups need the table in memory, but it is read in blocks; "
-            "use a sample of its rows, or prepare the columns in the table."
+            "--missing, --dates, --ordinal, --weight and --groups need the table in memory, but it"
+            " is read in blocks; use a sample of its rows, or prepare the columns in the table."
         )
     messages = [f"read in blocks, out of core ({memory.describe(table.n_bytes)})."]
     with terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(messages):
@@ -189,7 +225,15 @@ def _fit_blocks(
         folds, X, y = large_tables.fit(model, table, encoding, tell)
     pipeline, effects = _pipeline(model, encoding, False, Moments.merge_all(folds))
     summary = report.summarise_folds(
-        model, folds, X, y, effects, data_name=table.path.name, target=encoding.target, messages=messages, **origin
+        model,
+        folds,
+        X,
+        y,
+        effects,
+        data_name=table.path.name,
+        target=encoding.target,
+        messages=messages,
+        **origin,
     )
     return summary, pipeline
 
@@ -203,10 +247,15 @@ def _pipeline(
     return pipeline, Effects(model, split_pipeline(pipeline).features, errors, moments)
 
 
-def compare(data: Path | None, options: TableOptions, command: str, **settings: Any) -> dict[str, Any]:
+def compare(
+    data: Path | None, options: TableOptions, command: str, **settings: Any
+) -> dict[str, Any]:
     """Compare models on a table, by default the embedded data, and describe the table."""
     if open_large(data, forced=False) is not None:
-        raise TableError(f"{data} is too large to be loaded, which comparing needs; compare on a sample of its rows.")
+        raise TableError(
+            f"{data} is too large to be loaded, which comparing needs; compare on a sample of its"
+            " rows."
+        )
     data_rows = training_data(data, options)
     comparison = _compare(data_rows, **settings)
     n_rows, n_columns = data_rows.X.shape
@@ -226,7 +275,12 @@ def _compare(data_rows: TrainingData, **settings: Any) -> dict[str, Any]:
 
     with terminal.progress(unit="models") as tell:
         comparison = comparing.run(
-            data_rows.X, data_rows.y, weight=data_rows.weight, groups=data_rows.groups, tell=tell, **settings
+            data_rows.X,
+            data_rows.y,
+            weight=data_rows.weight,
+            groups=data_rows.groups,
+            tell=tell,
+            **settings,
         )
     data_rows.messages.extend(comparison.pop("notes"))
     return comparison
@@ -235,12 +289,18 @@ def _compare(data_rows: TrainingData, **settings: Any) -> dict[str, Any]:
 def _errors(comparison: dict[str, Any]) -> list[dict[str, Any]]:
     """Convert the lines of a comparison to the errors of a summary."""
     ensemble_note = (
-        f"{comparison['folds']}-fold cross-validation, difference to the ensemble ± its standard error below"
+        f"{comparison['folds']}-fold cross-validation, difference to the ensemble ± its standard"
+        " error below"
     )
     errors = []
     for line in comparison["models"]:
         difference = with_error(line["rmse_difference"], line["rmse_standard_error"])
-        error = {"name": line["name"], "rmse": line["rmse"], "r2": line["r2"], "note": difference or ensemble_note}
+        error = {
+            "name": line["name"],
+            "rmse": line["rmse"],
+            "r2": line["r2"],
+            "note": difference or ensemble_note,
+        }
         errors.append(error)
     return errors
 
@@ -248,22 +308,29 @@ def _errors(comparison: dict[str, Any]) -> list[dict[str, Any]]:
 # Predictions
 
 
-def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool) -> tuple[Any, dict[str, list[str]]]:
+def open_rows(
+    data: Path, encoding: Encoding, ids: list[str], out_of_core: bool
+) -> tuple[Any, dict[str, list[str]]]:
     """Open the table to predict, in memory or in blocks, and read the columns that name the rows."""
     large = open_large(data, out_of_core)
     if large is not None:
         if ids:
             raise terminal.UsageError(
-                "--id needs the table in memory, but it is read in blocks; join the predictions by row."
+                "--id needs the table in memory, but it is read in blocks; join the predictions by"
+                " row."
             )
         return large, {}
     # an identifier that is also a column of the model is read like the other columns of the model
-    table, messages = read_table(data, verbatim=[name for name in ids if name not in encoding.needed])
+    table, messages = read_table(
+        data, verbatim=[name for name in ids if name not in encoding.needed]
+    )
     for message in messages:
         terminal.note(message)
     refuse_absent(ids, table)
     if encoding.target in ids:
-        raise terminal.UsageError(f"--id {encoding.target} has the name that the predictions get; rename that column.")
+        raise terminal.UsageError(
+            f"--id {encoding.target} has the name that the predictions get; rename that column."
+        )
     return table, strings_of(table, ids)
 
 
@@ -277,10 +344,12 @@ def predictions(
     coverage: float | None,
     tell: terminal.Tell,
 ) -> Iterator[dict[str, Any]]:
-    """Columns of row names and predictions, for consecutive blocks of rows; `model_name` is the name of the model file.
+    """Columns of row names and predictions, for consecutive blocks of rows; `model_name` is the
+    name of the model file.
 
-    The column of predictions has the name of the target; with a `coverage` the limits of intervals follow, lower and
-    upper, or lower_limit and upper_limit if the target itself is named lower or upper.
+    The column of predictions has the name of the target; with a `coverage` the limits of intervals
+    follow, lower and upper, or lower_limit and upper_limit if the target itself is named lower or
+    upper.
     """
     limit_names = ALTERNATIVE_LIMIT_NAMES if encoding.target in LIMIT_NAMES else LIMIT_NAMES
     column_names = (encoding.target, *limit_names)
@@ -306,7 +375,8 @@ def _predicted(model: TunedEnsemble, X: Array, first_row: int, coverage: float |
         if not is_finite.all():
             row = first_row + int(np.argmin(is_finite)) + 1
             raise TableError(
-                f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
+                f"the prediction of row {row} is not finite: its cells or the model's coefficients"
+                " are too large."
             )
         if coverage is None:
             return predicted[:, None]
@@ -314,7 +384,8 @@ def _predicted(model: TunedEnsemble, X: Array, first_row: int, coverage: float |
             return np.column_stack([predicted, model.predict_interval(X, coverage).reshape(-1, 2)])
         except NeedsRows:
             raise ModelFileError(
-                "--interval needs the training rows of a model of --model ensemble, and the file has none: it was "
-                "fitted with --no-intervals, in blocks, or on more than 64 MiB of rows. Fit with --model adaptive, or "
-                "without --no-intervals on a sample of the rows."
+                "--interval needs the training rows of a model of --model ensemble, and the file"
+                " has none: it was fitted with --no-intervals, in blocks, or on more than 64 MiB of"
+                " rows. Fit with --model adaptive, or without --no-intervals on a sample of the"
+                " rows."
             ) from None

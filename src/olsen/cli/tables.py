@@ -1,9 +1,11 @@
-"""Read a table from a text, Parquet or Excel file into a pyarrow table; the content decides the format, not the name.
+"""Read a table from a text, Parquet or Excel file into a pyarrow table; the content decides the
+format, not the name.
 
-A table that cannot be used is refused with the file, the line or the column, and what to do, never repaired silently.
-Pipes are read once, into memory; compressed files are unpacked in memory. The two may fill a quarter of the free
-memory, so that neither an endless pipe nor a small file that unpacks to a large one exhausts it. Cells of a text file
-stay strings: `encoding` decides on their types.
+A table that cannot be used is refused with the file, the line or the column, and what to do, never
+repaired silently. Pipes are read once, into memory; compressed files are unpacked in memory. The
+two may fill a quarter of the free memory, so that neither an endless pipe nor a small file that
+unpacks to a large one exhausts it. Cells of a text file stay strings: `encoding` decides on their
+types.
 """
 
 from __future__ import annotations
@@ -32,15 +34,21 @@ from .._execution import files, memory
 from .._report.formatting import LONGEST_NAME, counted, escape_control, quoted
 from . import terminal
 
-SEPARATOR = b"olsen.separator"  # metadata key of a table from a text file: the separator of its cells
+SEPARATOR = (  # metadata key of a table from a text file: the separator of its cells
+    b"olsen.separator"
+)
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 BLANKS = " \t\r\n\u00a0"  # stripped from the ends of a cell
 SAMPLE_BYTES = 1 << 16
 STANDARD_INPUT = Path("/dev/stdin")
 READ_BYTES = 1 << 20  # read from a pipe or an unpacked file at a time
 BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into a block
-COLUMN_BYTES = 10_000  # memory of the text reader per column, however short the table (9.3 kB with pyarrow 26)
-MEMORY_PER_WORKBOOK_BYTE = 4  # bytes of memory per unpacked byte (at most 3.1 in sheets of numbers and of strings)
+COLUMN_BYTES = (
+    10_000  # memory of the text reader per column, however short the table (9.3 kB with pyarrow 26)
+)
+MEMORY_PER_WORKBOOK_BYTE = (
+    4  # bytes of memory per unpacked byte (at most 3.1 in sheets of numbers and of strings)
+)
 CELL_BYTES = 16  # memory of a cell of a sheet, empty or not: a reference, then a number
 MAX_EXCEL_ROWS = 1 << 20
 MAX_EXCEL_COLUMNS = 1 << 14
@@ -59,7 +67,8 @@ class TableError(ValueError):
 
 
 def option(flag: str, name: str) -> str:
-    r"""Option with the name of a column, as typed in a shell; in words if the name is too long or not printable.
+    r"""Option with the name of a column, as typed in a shell; in words if the name is too long or
+    not printable.
 
     >>> option("--drop", "soil type"), option("--drop", "farmer's")
     ("--drop 'soil type'", '--drop \'farmer\'"\'"\'s\'')
@@ -87,7 +96,9 @@ def one_line(error: Exception) -> str:
 def is_text(kind: Any) -> bool:
     """Whether a column type is a string type, or a dictionary of strings."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def text_names(schema: Any) -> list[str]:
@@ -96,7 +107,9 @@ def text_names(schema: Any) -> list[str]:
 
 
 def refuse_absent(names: Iterable[str], table: Any) -> None:
-    """Raise if a table lacks one of the named columns, and suggest the column with the most similar name."""
+    """Raise if a table lacks one of the named columns, and suggest the column with the most similar
+    name.
+    """
     column_names = table.column_names
     if absent := [name for name in names if name not in column_names]:
         similar = []
@@ -104,7 +117,8 @@ def refuse_absent(names: Iterable[str], table: Any) -> None:
             similar = difflib.get_close_matches(absent[0], column_names, 1)
         suggestion = f"did you mean {quoted(similar[0])}? The" if similar else "the"
         raise terminal.UsageError(
-            f"there is no column {listed(absent)}; {suggestion} table has {listed(column_names, 12)}."
+            f"there is no column {listed(absent)}; {suggestion} table has"
+            f" {listed(column_names, 12)}."
         )
 
 
@@ -112,7 +126,9 @@ def refuse_repeated(names: list[str], path: Path) -> None:
     """Raise if two columns have the same name: columns are identified by their names."""
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
-        raise TableError(f"{shown_name(path)} has several columns named {listed(repeated)}; rename them first.")
+        raise TableError(
+            f"{shown_name(path)} has several columns named {listed(repeated)}; rename them first."
+        )
 
 
 def separator_of(table: Any) -> str:
@@ -135,7 +151,11 @@ class Source:
     def open(self) -> Any:
         """Open the bytes as a pyarrow file that does not decompress by the suffix of its name."""
 
-        return pa.OSFile(os.fspath(self.path)) if self.content is None else pa.BufferReader(self.content)
+        return (
+            pa.OSFile(os.fspath(self.path))
+            if self.content is None
+            else pa.BufferReader(self.content)
+        )
 
     @property
     def head(self) -> bytes:
@@ -164,7 +184,9 @@ def is_parquet(path: Path) -> bool:
 
 
 def _open(path: Path) -> tuple[Source, str]:
-    """Open a file and detect its format; raise if it is not a table, with the likely cause and the remedy."""
+    """Open a file and detect its format; raise if it is not a table, with the likely cause and the
+    remedy.
+    """
     source = Source(shown_name(path), path)
     if is_parquet(path):
         return source, "parquet"
@@ -181,11 +203,14 @@ def _open(path: Path) -> tuple[Source, str]:
         raise TableError(f"{source.name} is empty.")
     kind = _starts(TABLES, head) or "text"
     if kind == "text" and not source.encoding and _looks_like_utf_16(head):
-        raise TableError(f"{source.name} is UTF-16 without a byte order mark, by its zero bytes; save it as UTF-8.")
+        raise TableError(
+            f"{source.name} is UTF-16 without a byte order mark, by its zero bytes; save it as"
+            " UTF-8."
+        )
     if kind == "text" and b"\x00" in head:
         raise TableError(
-            f"{source.name} holds zero bytes: it is damaged, or neither text in UTF-8 or Windows-1252 nor Parquet "
-            f"or Excel (.xlsx); save the table as one of these."
+            f"{source.name} holds zero bytes: it is damaged, or neither text in UTF-8 or"
+            " Windows-1252 nor Parquet or Excel (.xlsx); save the table as one of these."
         )
     return source, kind
 
@@ -198,16 +223,28 @@ def _unpacked(source: Source, packing: str) -> Any:
 
     try:
         with pa.CompressedInputStream(source.open(), packing) as stream:
-            return _limited(stream.read, source.name, "unpacks to", "save it as Parquet, which is read in blocks")
+            return _limited(
+                stream.read,
+                source.name,
+                "unpacks to",
+                "save it as Parquet, which is read in blocks",
+            )
     except (pa.ArrowInvalid, OSError) as error:
-        raise TableError(f"{source.name} is a damaged {packing} file, get it again: {one_line(error)}") from error
+        raise TableError(
+            f"{source.name} is a damaged {packing} file, get it again: {one_line(error)}"
+        ) from error
 
 
 def _utf_8(source: Source) -> Any:
     """Convert a text file from UTF-16, the "Unicode text" of spreadsheet programs, to UTF-8."""
     stream = pa.transcoding_input_stream(source.open(), "utf-16", "utf-8")
     try:
-        return _limited(stream.read, source.name, "holds", "save it as UTF-8, or as Parquet, which is read in blocks")
+        return _limited(
+            stream.read,
+            source.name,
+            "holds",
+            "save it as UTF-8, or as Parquet, which is read in blocks",
+        )
     except UnicodeError as error:
         raise TableError(
             f"{source.name} begins as UTF-16, but is damaged: {one_line(error)}; save it as UTF-8."
@@ -215,7 +252,9 @@ def _utf_8(source: Source) -> Any:
 
 
 def _looks_like_utf_16(head: bytes) -> bool:
-    """Whether zero bytes are frequent and all at even or all at odd positions, as in UTF-16 of Latin letters."""
+    """Whether zero bytes are frequent and all at even or all at odd positions, as in UTF-16 of
+    Latin letters.
+    """
     n_even_zeros = head[::2].count(0)
     n_odd_zeros = head[1::2].count(0)
     return min(n_even_zeros, n_odd_zeros) == 0 and 4 * max(n_even_zeros, n_odd_zeros) > len(head)
@@ -233,25 +272,30 @@ def _limited(read: Callable[[int], bytes], name: str, verb: str, remedy: str) ->
             n_bytes += len(chunk)
             if n_bytes > limit:
                 raise TableError(
-                    f"{name} {verb} more than {memory.describe(limit)}, the quarter of the free memory it may fill; "
-                    f"{remedy}."
+                    f"{name} {verb} more than {memory.describe(limit)}, the quarter of the free"
+                    f" memory it may fill; {remedy}."
                 )
-    return pa.py_buffer(b"".join(chunks))  # the chunks and the joined copy together fill at most half
+    return pa.py_buffer(
+        b"".join(chunks)
+    )  # the chunks and the joined copy together fill at most half
 
 
 # Reading
 
 
-def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) -> tuple[Any, list[str]]:
+def read_table(
+    path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()
+) -> tuple[Any, list[str]]:
     """Read a table into memory as a pyarrow table, with messages for the user.
 
     Parameters
     ----------
     path : path
-        A file of text, Parquet or Excel, also compressed with gzip, bzip2 or zstd; a folder of Parquet
-        files; a pipe; or ``-`` for standard input.
+        A file of text, Parquet or Excel, also compressed with gzip, bzip2 or zstd; a folder of
+        Parquet files; a pipe; or ``-`` for standard input.
     verbatim : iterable of str
-        Columns of a text file, such as identifiers, in which strings like NA are not missing values.
+        Columns of a text file, such as identifiers, in which strings like NA are not missing
+        values.
 
     Returns
     -------
@@ -266,7 +310,9 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
         if kind == "parquet":
             table = _read_parquet(source)
         else:
-            table = _read_text(source, messages) if kind == "text" else _read_workbook(source, messages)
+            table = (
+                _read_text(source, messages) if kind == "text" else _read_workbook(source, messages)
+            )
             table = _with_names(table, source.name, messages)
     if kind == "text":
         table = _strip_cells(table, set(verbatim))
@@ -289,7 +335,8 @@ def _read_parquet(source: Source) -> Any:
         return pq.ParquetDataset(location, partitioning=None, **options)
 
     try:
-        # strings stay dictionaries: a long string repeated in a million rows takes no more memory than on disk
+        # strings stay dictionaries: a long string repeated in a million rows takes no more memory
+        # than on disk
         return dataset(read_dictionary=text_names(dataset().schema)).read()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TableError(damaged_parquet(source.name, error)) from error
@@ -302,12 +349,16 @@ def _read_workbook(source: Source, messages: list[str]) -> Any:
         import openpyxl  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError:
         raise TableError(
-            f"{source.name} is an archive, as Excel files are, which openpyxl reads: pip install openpyxl, or save it "
-            f"as CSV."
+            f"{source.name} is an archive, as Excel files are, which openpyxl reads: pip install"
+            " openpyxl, or save it as CSV."
         ) from None
     memory_limit = memory.available_bytes() / 4
     try:
-        with source.open() as file, memory.limited_growth(memory_limit), warnings.catch_warnings(action="ignore"):
+        with (
+            source.open() as file,
+            memory.limited_growth(memory_limit),
+            warnings.catch_warnings(action="ignore"),
+        ):
             _refuse_large_archive(source.name, file, memory_limit)
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
             sheet_rows: list[tuple[Any, ...]] = []
@@ -317,35 +368,47 @@ def _read_workbook(source: Source, messages: list[str]) -> Any:
                     break
     except MemoryError:
         raise TableError(
-            f"reading {source.name} takes more than {memory.describe(memory_limit)} of memory, a quarter of what is "
-            f"free; save it as Parquet or CSV."
+            f"reading {source.name} takes more than {memory.describe(memory_limit)} of memory, a"
+            " quarter of what is free; save it as Parquet or CSV."
         ) from None
     except TableError:
         raise
     except Exception as error:  # what a library raises on a damaged file is not a closed list
-        raise TableError(f"{source.name} is no Excel file, or damaged: {one_line(error)}; save it as CSV.") from error
+        raise TableError(
+            f"{source.name} is no Excel file, or damaged: {one_line(error)}; save it as CSV."
+        ) from error
     if not sheet_rows:
         raise TableError(f"{source.name} is empty.")
     if len(book.worksheets) > 1:
         n_sheets = len(book.worksheets)
-        messages.append(f"read from the sheet {quoted(sheet.title)}, the first of {n_sheets} that holds something.")
+        messages.append(
+            f"read from the sheet {quoted(sheet.title)}, the first of {n_sheets} that holds"
+            " something."
+        )
     n_filled = len(sheet_rows)
     while not any(map(_is_written, sheet_rows[n_filled - 1])):
         n_filled -= 1
     if n_filled < len(sheet_rows):
         n_blank = counted(len(sheet_rows) - n_filled, "empty row")
-        messages.append(f"{n_blank} at the end of the sheet {quoted(sheet.title)}: taken for no part of the table.")
+        messages.append(
+            f"{n_blank} at the end of the sheet {quoted(sheet.title)}: taken for no part of the"
+            " table."
+        )
     names = []
     columns = []
     for name, *column in zip_longest(*sheet_rows[:n_filled]):
         cells = [cell if _is_filled(cell) else None for cell in column]
         kinds = {type(cell).__name__ for cell in cells} - {"NoneType"}
         if kinds <= {"int", "float", "bool"}:
-            columns.append(pa.array([None if cell is None else float(cell) for cell in cells], "float64"))
+            columns.append(
+                pa.array([None if cell is None else float(cell) for cell in cells], "float64")
+            )
         elif kinds <= {"datetime", "date"}:
             columns.append(pa.array(cells, pa.timestamp("us")))
         else:
-            columns.append(pa.array([None if cell is None else str(cell) for cell in cells], "string"))
+            columns.append(
+                pa.array([None if cell is None else str(cell) for cell in cells], "string")
+            )
         names.append("" if name is None else str(name))
     return pa.Table.from_arrays(columns, names=names)
 
@@ -353,22 +416,24 @@ def _read_workbook(source: Source, messages: list[str]) -> Any:
 def _refuse_large_archive(name: str, file: Any, memory_limit: float) -> None:
     """Raise if a workbook unpacks to more than can be read, by the sizes that its archive declares.
 
-    Python reads no more of an entry than its declared size, so that a false size cannot unpack to more than declared.
+    Python reads no more of an entry than its declared size, so that a false size cannot unpack to
+    more than declared.
     """
     with zipfile.ZipFile(file) as archive:
         unpacked_bytes = sum(entry.file_size for entry in archive.infolist())
     max_unpacked_bytes = memory_limit / MEMORY_PER_WORKBOOK_BYTE
     if unpacked_bytes > max_unpacked_bytes:
         raise TableError(
-            f"{name} has {memory.describe(file.size())} and unpacks to {memory.describe(unpacked_bytes)}; with the "
-            f"memory that is free now, workbooks of up to {memory.describe(max_unpacked_bytes)} are read. Save the "
-            f"table as Parquet or CSV."
+            f"{name} has {memory.describe(file.size())} and unpacks to"
+            f" {memory.describe(unpacked_bytes)}; with the memory that is free now, workbooks of up"
+            f" to {memory.describe(max_unpacked_bytes)} are read. Save the table as Parquet or CSV."
         )
     file.seek(0)
 
 
 def _sheet_rows(sheet: Any, name: str, memory_limit: float) -> list[tuple[Any, ...]]:
-    """Rows of a sheet from the header, the first row that is not blank; raise if a row is longer than the header.
+    """Rows of a sheet from the header, the first row that is not blank; raise if a row is longer
+    than the header.
 
     The size that the sheet declares is not used: it may be larger than the table, or smaller.
     """
@@ -377,8 +442,9 @@ def _sheet_rows(sheet: Any, name: str, memory_limit: float) -> list[tuple[Any, .
     for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
         if number > MAX_EXCEL_ROWS or len(cells) > MAX_EXCEL_COLUMNS:
             raise TableError(
-                f"{name} is damaged: its sheet {quoted(sheet.title)} goes beyond row {MAX_EXCEL_ROWS:,} or column "
-                f"{MAX_EXCEL_COLUMNS:,}, the last that Excel has. Save it as CSV."
+                f"{name} is damaged: its sheet {quoted(sheet.title)} goes beyond row"
+                f" {MAX_EXCEL_ROWS:,} or column {MAX_EXCEL_COLUMNS:,}, the last that Excel has."
+                " Save it as CSV."
             )
         width = len(cells)
         while width and not _is_written(cells[width - 1]):
@@ -390,17 +456,18 @@ def _sheet_rows(sheet: Any, name: str, memory_limit: float) -> list[tuple[Any, .
         extra = next((j for j in range(n_columns, width) if _is_filled(cells[j])), None)
         if extra is not None:
             raise TableError(
-                f"{name} holds {quoted(cells[extra])} in row {number:,} and column {extra + 1:,} of the sheet "
-                f"{quoted(sheet.title)}, but the header ends with {quoted(rows[0][-1])} in column {n_columns:,}. Give "
-                f"that column a name, delete the cell, or remove titles above the header."
+                f"{name} holds {quoted(cells[extra])} in row {number:,} and column {extra + 1:,} of"
+                f" the sheet {quoted(sheet.title)}, but the header ends with {quoted(rows[0][-1])}"
+                f" in column {n_columns:,}. Give that column a name, delete the cell, or remove"
+                " titles above the header."
             )
         rows[-1] = rows[-1][:n_columns]
         n_bytes = CELL_BYTES * n_columns * len(rows)
         if n_bytes > memory_limit:
             raise TableError(
-                f"{name} has {len(rows):,} rows or more and {n_columns:,} columns; they take "
-                f"{memory.describe(n_bytes)} of memory, and may take {memory.describe(memory_limit)}, a quarter of "
-                f"what is free. Save it as Parquet."
+                f"{name} has {len(rows):,} rows or more and {n_columns:,} columns; they take"
+                f" {memory.describe(n_bytes)} of memory, and may take"
+                f" {memory.describe(memory_limit)}, a quarter of what is free. Save it as Parquet."
             )
     return rows
 
@@ -416,17 +483,28 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _with_names(table: Any, file_name: str, messages: list[str]) -> Any:
-    """Clean the column names, and drop columns without a name: row names in the first column, or empty columns."""
+    """Clean the column names, and drop columns without a name: row names in the first column, or
+    empty columns.
+    """
     names = [str(name).strip("\ufeff" + BLANKS) for name in table.column_names]
     names[0] = names[0].lstrip("# ")  # NumPy begins a header with "# "
     for j, name in enumerate(names):
         if j and not name and any(map(_is_filled, table.column(j).to_pylist())):
-            raise TableError(f"{file_name} has a column after {quoted(names[j - 1])} without a name; give it one.")
+            raise TableError(
+                f"{file_name} has a column after {quoted(names[j - 1])} without a name; give it"
+                " one."
+            )
     named_columns = [j for j, name in enumerate(names) if name]
     if len(named_columns) < len(names):
         n_dropped = counted(len(names) - len(named_columns), "column")
-        messages.append(f"{n_dropped} without a name left out: row names in the first, or nothing in others.")
-    return table.rename_columns(names).select(named_columns).replace_schema_metadata(table.schema.metadata)
+        messages.append(
+            f"{n_dropped} without a name left out: row names in the first, or nothing in others."
+        )
+    return (
+        table.rename_columns(names)
+        .select(named_columns)
+        .replace_schema_metadata(table.schema.metadata)
+    )
 
 
 # Text files: separators, encodings, and the lines of errors
@@ -444,45 +522,68 @@ def _read_text(source: Source, messages: list[str]) -> Any:
     """Read all cells of a text file as strings."""
 
     dialect = _dialect(source, messages)
-    column_types = {f"f{j}": "string" for j in range(dialect.n_columns)}  # pyarrow generates the names f0, f1, ...
+    column_types = {
+        f"f{j}": "string" for j in range(dialect.n_columns)
+    }  # pyarrow generates the names f0, f1, ...
     try:
         with source.open() as file:
             table = pv.read_csv(
                 file,
                 read_options=pv.ReadOptions(
-                    encoding=dialect.encoding, block_size=BLOCK_BYTES, autogenerate_column_names=True
+                    encoding=dialect.encoding,
+                    block_size=BLOCK_BYTES,
+                    autogenerate_column_names=True,
                 ),
                 parse_options=pv.ParseOptions(
-                    delimiter=dialect.separator, newlines_in_values=True, ignore_empty_lines=dialect.n_columns > 1
+                    delimiter=dialect.separator,
+                    newlines_in_values=True,
+                    ignore_empty_lines=dialect.n_columns > 1,
                 ),
-                convert_options=pv.ConvertOptions(column_types=column_types, null_values=[], strings_can_be_null=False),
+                convert_options=pv.ConvertOptions(
+                    column_types=column_types, null_values=[], strings_can_be_null=False
+                ),
             )
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         reason = _malformed_line(source, dialect)
         if (not reason and "UTF8" in f"{error}") or isinstance(error, UnicodeDecodeError):
             reason = "it is neither UTF-8 nor Windows-1252 (cp1252) throughout; save it as UTF-8."
-        raise TableError(f"{source.name} cannot be read as a table: {reason or one_line(error)}") from error
+        raise TableError(
+            f"{source.name} cannot be read as a table: {reason or one_line(error)}"
+        ) from error
     if dialect.n_columns == 1:
         table = _without_outer_lines(table, source, messages)
     names = [name for (name,) in table.slice(0, 1).to_pydict().values()]
-    return table.slice(1).rename_columns(names).replace_schema_metadata({SEPARATOR: dialect.separator})
+    return (
+        table.slice(1).rename_columns(names).replace_schema_metadata({SEPARATOR: dialect.separator})
+    )
 
 
 def _without_outer_lines(table: Any, source: Source, messages: list[str]) -> Any:
-    """Drop the empty lines above the header and at the end of a one-column table, in which an empty line is a row."""
+    """Drop the empty lines above the header and at the end of a one-column table, in which an empty
+    line is a row.
+    """
     with source.open() as file:
         file.seek(max(0, file.size() - SAMPLE_BYTES))
         tail = bytes(file.read())
     n_above = _line_ends(source.head.removeprefix(codecs.BOM_UTF8), at_end=False)
-    n_below = max(0, _line_ends(tail, at_end=True) - 1)  # the first line end belongs to the last row
+    n_below = max(
+        0, _line_ends(tail, at_end=True) - 1
+    )  # the first line end belongs to the last row
     if n_below:
-        messages.append(f"{counted(n_below, 'empty line')} at the end of the file: taken for no part of the table.")
+        messages.append(
+            f"{counted(n_below, 'empty line')} at the end of the file: taken for no part of the"
+            " table."
+        )
     return table.slice(n_above, table.num_rows - n_above - n_below)
 
 
 def _line_ends(text: bytes, *, at_end: bool) -> int:
     """Count the line ends at the beginning or at the end of a text."""
-    line_ends = text.removeprefix(text.rstrip(b"\r\n")) if at_end else text.removesuffix(text.lstrip(b"\r\n"))
+    line_ends = (
+        text.removeprefix(text.rstrip(b"\r\n"))
+        if at_end
+        else text.removesuffix(text.lstrip(b"\r\n"))
+    )
     return len(line_ends.splitlines())
 
 
@@ -501,7 +602,9 @@ def _strip_cells(table: Any, verbatim: set[str]) -> Any:
 
 
 def _dialect(source: Source, messages: list[str]) -> _Dialect:
-    """Detect the encoding, the separator and the number of columns of a text file from its first lines."""
+    """Detect the encoding, the separator and the number of columns of a text file from its first
+    lines.
+    """
     try:
         codecs.getincrementaldecoder("utf-8")().decode(source.head)  # the last character may be cut
         encoding = "utf-8"
@@ -514,16 +617,18 @@ def _dialect(source: Source, messages: list[str]) -> _Dialect:
     free_bytes = memory.available_bytes()
     if needed_bytes > free_bytes / 2:
         raise TableError(
-            f"{source.name} has {max_columns:,} columns; reading that number from text takes "
-            f"{memory.describe(needed_bytes)} of memory, and {memory.describe(free_bytes)} are free. Save it as "
-            f"Parquet, or with fewer columns."
+            f"{source.name} has {max_columns:,} columns; reading that number from text takes"
+            f" {memory.describe(needed_bytes)} of memory, and {memory.describe(free_bytes)} are"
+            " free. Save it as Parquet, or with fewer columns."
         )
     nonblank_lines = [line for line in lines if line.strip(" \t\r\n\v\f")]
     separator = _separator(nonblank_lines)
     try:
         names = next(csv.reader(nonblank_lines, delimiter=separator))
     except csv.Error as error:
-        raise TableError(f"{source.name} cannot be read as a table: in its header, {error}.") from None
+        raise TableError(
+            f"{source.name} cannot be read as a table: in its header, {error}."
+        ) from None
     if encoding != "utf-8":
         messages.append("the file is not UTF-8; read as Windows-1252 (cp1252).")
     if source.encoding:
@@ -537,7 +642,9 @@ def _lines(source: Source, encoding: str) -> io.TextIOWrapper:
 
 
 def _separator(lines: list[str]) -> str:
-    """Separator that splits the first lines into equally many fields; if several do, the one with the most fields."""
+    """Separator that splits the first lines into equally many fields; if several do, the one with
+    the most fields.
+    """
     separator = max(",;\t|", key=lines[0].count)
     n_fields = 1
     for candidate in SEPARATORS:
@@ -561,10 +668,14 @@ def _malformed_line(source: Source, dialect: _Dialect) -> str:
                 if row and len(row) != width:
                     n_cells = counted(len(row), "cell")
                     return (
-                        f"line {line_number} has {n_cells}, the header has {width}; correct that line: close quotation "
-                        f"marks, put strings with separators into them, remove titles above the header."
+                        f"line {line_number} has {n_cells}, the header has {width}; correct that"
+                        " line: close quotation marks, put strings with separators into them,"
+                        " remove titles above the header."
                     )
                 line_number = rows.line_num + 1
         except csv.Error as error:
-            return f"in line {line_number}, {error}, as after a quotation mark that is not closed; close it."
+            return (
+                f"in line {line_number}, {error}, as after a quotation mark that is not closed;"
+                " close it."
+            )
     return ""

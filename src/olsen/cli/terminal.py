@@ -1,4 +1,6 @@
-"""Terminal output of the command: progress and notes on the error stream, results on standard output; usage errors."""
+"""Terminal output of the command: progress and notes on the error stream, results on standard
+output; usage errors.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,21 @@ def note(text: str) -> None:
 def warnings_as_notes(notes: list[str], target: str = "y") -> Iterator[None]:
     """Collect warnings as notes instead of printing them, each once.
 
-    Notes name options of the command where the library names parameters, and the target by its name.
+    Notes name options of the command where the library names parameters, and the target by its
+    name.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+    for text in dict.fromkeys(
+        str(w.message) for w in caught if issubclass(w.category, UserWarning)
+    ):
         text = text.replace(PYTHON_ADVICE, COMMAND_ADVICE)
-        notes.append(f"the target {quoted(target)} {text.removeprefix('y ')}" if text.startswith("y ") else text)
+        notes.append(
+            f"the target {quoted(target)} {text.removeprefix('y ')}"
+            if text.startswith("y ")
+            else text
+        )
 
 
 def silent(doing: str, done: float, total: float) -> None:
@@ -48,7 +57,8 @@ def silent(doing: str, done: float, total: float) -> None:
 
 @contextmanager
 def progress(text: str = "", unit: str = "", visible: bool = True) -> Iterator[Tell]:
-    """Provide a function that updates progress bars, one for each task, with the remaining time; silent in a pipe.
+    """Provide a function that updates progress bars, one for each task, with the remaining time;
+    silent in a pipe.
 
     Work of unknown length has a `text` instead, which is displayed with the elapsed time.
     """
@@ -56,12 +66,20 @@ def progress(text: str = "", unit: str = "", visible: bool = True) -> Iterator[T
         yield silent
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     counts = TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {unit}")
     columns = [TimeElapsedColumn()] if text else [counts, TimeRemainingColumn()]
     name = TextColumn("{task.description}", markup=False)
-    with Progress(name, BarColumn(20), *columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(
+        name, BarColumn(20), *columns, console=Console(stderr=True), transient=True
+    ) as bar:
         if text:
             bar.add_task(escape_control(text), total=None)
         tasks: dict[str, Any] = {}
@@ -75,7 +93,9 @@ def progress(text: str = "", unit: str = "", visible: bool = True) -> Iterator[T
 
 
 def show(value: object, text: str) -> None:
-    """Print a value as JSON, or the text if the value is None; JSON has no infinity, so it becomes a string."""
+    """Print a value as JSON, or the text if the value is None; JSON has no infinity, so it becomes
+    a string.
+    """
     print(text if value is None else json.dumps(_finite(value), indent=2))
 
 

@@ -1,7 +1,7 @@
 """Plots of fitted ensembles and of their theory, in the manner of scikit-learn's displays.
 
-Every class holds numbers, usually computed by one of its ``from_...`` methods. Only ``plot``, which draws the numbers,
-needs matplotlib (``pip install 'olsen[plot]'``).
+Every class holds numbers, usually computed by one of its ``from_...`` methods. Only ``plot``, which
+draws the numbers, needs matplotlib (``pip install 'olsen[plot]'``).
 
 >>> from olsen import displays
 >>> display = displays.RiskCurveDisplay.from_theory(gamma=2.0, sigma=1.0, k=(10, float("inf")))
@@ -15,4 +15,10 @@ from .intervals import IntervalDisplay
 from .risk import RiskCurveDisplay
 from .tuning import TuningCurveDisplay
 
-__all__ = ["CoefficientDisplay", "ConvergenceDisplay", "IntervalDisplay", "RiskCurveDisplay", "TuningCurveDisplay"]
+__all__ = [
+    "CoefficientDisplay",
+    "ConvergenceDisplay",
+    "IntervalDisplay",
+    "RiskCurveDisplay",
+    "TuningCurveDisplay",
+]

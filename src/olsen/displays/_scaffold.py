@@ -1,6 +1,7 @@
 """Common parts of all displays: axes and colours, and checks of estimators.
 
-The colours of the figures are distinguishable with any colour vision; markers and line styles repeat the distinction.
+The colours of the figures are distinguishable with any colour vision; markers and line styles
+repeat the distinction.
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ Array = NDArray[np.float64]
 
 PALE = "#B3D3E8"  # BLUE at a third, for areas behind lines and points
 SERIES = (
-    (VERMILLION, "o", "-"), (ORANGE, "s", "--"), (GREEN, "^", "-."),
-    (BLUE, "D", "-"), (PURPLE, "v", ":"), (GREY, "P", "--"),
-)  # fmt: skip
+    (VERMILLION, "o", "-"),
+    (ORANGE, "s", "--"),
+    (GREEN, "^", "-."),
+    (BLUE, "D", "-"),
+    (PURPLE, "v", ":"),
+    (GREY, "P", "--"),
+)
 MAX_MARKED_POINTS = 12  # of a curve; longer curves are drawn without markers
 
 
-def panels(ax: Any, second: bool = False, size: Any = (6.0, 4.0), **layout: Any) -> tuple[Any, Any, Any]:
+def panels(
+    ax: Any, second: bool = False, size: Any = (6.0, 4.0), **layout: Any
+) -> tuple[Any, Any, Any]:
     """The figure, its axes, and the axes of a second panel or None.
 
-    Axes are taken from `ax`, or from a new figure of this `layout` if `ax` is None. The second panel is None if `ax` is
-    a single Axes, or if `second` is False.
+    Axes are taken from `ax`, or from a new figure of this `layout` if `ax` is None. The second
+    panel is None if `ax` is a single Axes, or if `second` is False.
     """
     plt = from_extra("matplotlib.pyplot", "plot", "Drawing a display")
     if ax is None:
@@ -40,7 +47,10 @@ def panels(ax: Any, second: bool = False, size: Any = (6.0, 4.0), **layout: Any)
     else:
         first, *further = ax if np.ndim(ax) == 1 and len(ax) == 2 else (ax,)
         if not all(hasattr(axes, "plot") for axes in (first, *further)):
-            raise ValueError(f"ax={ax!r:.60} must be one Axes, as plt.subplots() makes it (or two, for two panels).")
+            raise ValueError(
+                f"ax={ax!r:.60} must be one Axes, as plt.subplots() makes it (or two, for two"
+                " panels)."
+            )
         figure = first.figure
     return figure, first, further[0] if further and second else None
 
@@ -48,8 +58,8 @@ def panels(ax: Any, second: bool = False, size: Any = (6.0, 4.0), **layout: Any)
 def finish(ax: Any, legend: Any = None, **labels: Any) -> None:
     """Set labels, hide the spines without numbers and add a legend.
 
-    `legend` is a location inside the axes, or the number of columns of a legend above the axes. A legend above cannot
-    hide anything; the constrained layout of new figures makes room for it.
+    `legend` is a location inside the axes, or the number of columns of a legend above the axes. A
+    legend above cannot hide anything; the constrained layout of new figures makes room for it.
     """
     ax.spines[["top", "right"]].set_visible(False)
     handles = labels.pop("handles", None) or ax.get_legend_handles_labels()[0]
@@ -58,9 +68,16 @@ def finish(ax: Any, legend: Any = None, **labels: Any) -> None:
         ax.legend(handles=handles, fontsize="small", loc=legend)
     elif legend:
         ax.legend(
-            handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=legend, fontsize="small",
-            frameon=False, borderaxespad=0.2, columnspacing=1.2, handlelength=1.6,
-        )  # fmt: skip
+            handles=handles,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            ncols=legend,
+            fontsize="small",
+            frameon=False,
+            borderaxespad=0.2,
+            columnspacing=1.2,
+            handlelength=1.6,
+        )
 
 
 def as_text(names: Any) -> list[str]:
@@ -75,37 +92,55 @@ def log_members(ax: Any) -> None:
 
 
 def split_model(model: Any, display: type, needs: str, way_out: str) -> PipelineParts:
-    """The estimator at the end of a pipeline and the steps before it; raises if the estimator lacks `needs`."""
+    """The estimator at the end of a pipeline and the steps before it; raises if the estimator lacks
+    `needs`.
+    """
     parts = split_pipeline(model)
     problem = ""
     if not hasattr(parts.estimator, needs):
         problem = f"needs {needs}, which {type(parts.estimator).__name__} does not have. {way_out}"
     elif parts.inverse is not None and needs != "predict_interval":
-        problem = "would show the transformed target. Give the model's regressor_, and targets as that was fitted to."
+        problem = (
+            "would show the transformed target. Give the model's regressor_, and targets as that"
+            " was fitted to."
+        )
     if problem:
         raise TypeError(f"{display.__name__} {problem}")
     return parts
 
 
-def column_names(parts: PipelineParts, feature_names: ArrayLike | None = None) -> NDArray[np.object_]:
-    """Names of the columns: `feature_names`, or the names that went into the pipeline, or x0, x1, ..."""
+def column_names(
+    parts: PipelineParts, feature_names: ArrayLike | None = None
+) -> NDArray[np.object_]:
+    """Names of the columns: `feature_names`, or the names that went into the pipeline, or x0, x1,
+    ...
+    """
     fitted_names = [feature.name for feature in parts.features]
     chosen_names = np.ravel(fitted_names if feature_names is None else feature_names)
     names = np.array([str(name) for name in chosen_names], dtype=object)
     count = len(fitted_names)
     if len(names) != count:
-        raise ValueError(f"feature_names has {len(names)} names, but the estimator was fitted on {count} columns.")
+        raise ValueError(
+            f"feature_names has {len(names)} names, but the estimator was fitted on {count}"
+            " columns."
+        )
     return names
 
 
 def one_target(values: Array, target: int | None, axis: int = 0, single: int = 1) -> Array:
-    """Values of one target; `single` is the number of dimensions of `values` if there is only one target."""
+    """Values of one target; `single` is the number of dimensions of `values` if there is only one
+    target.
+    """
     count = 1 if values.ndim == single else values.shape[axis]
     if target is None and count > 1:
-        raise ValueError(f"the estimator was fitted to {count} targets: choose target=0 to {count - 1}.")
+        raise ValueError(
+            f"the estimator was fitted to {count} targets: choose target=0 to {count - 1}."
+        )
     number = 0 if target is None else target
     if not 0 <= number < count:
-        raise ValueError(f"target={target!r}, but the estimator was fitted to {count} target(s), counted from 0.")
+        raise ValueError(
+            f"target={target!r}, but the estimator was fitted to {count} target(s), counted from 0."
+        )
     return values if values.ndim == single else np.asarray(np.take(values, number, axis=axis))
 
 
@@ -114,5 +149,7 @@ def targets_as_columns(y: Any, n_rows: int, n_targets: int) -> Array:
     targets = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
     check_consistent_length(targets, np.empty(n_rows))
     if targets.size != n_rows * n_targets:
-        raise ValueError(f"y has shape {targets.shape}, but the estimator was fitted to {n_targets} targets.")
+        raise ValueError(
+            f"y has shape {targets.shape}, but the estimator was fitted to {n_targets} targets."
+        )
     return targets.reshape(n_rows, n_targets)

@@ -49,9 +49,10 @@ class CoefficientDisplay:
 
     Notes
     -----
-    Bars are filled if the interval excludes zero and empty otherwise. Each interval is for a single column: of many
-    columns, some intervals exclude zero by chance. Intervals of ensembles describe how much coefficients vary over
-    training sets; the bias from the shrinkage of the members is not included.
+    Bars are filled if the interval excludes zero and empty otherwise. Each interval is for a single
+    column: of many columns, some intervals exclude zero by chance. Intervals of ensembles describe
+    how much coefficients vary over training sets; the bias from the shrinkage of the members is not
+    included.
 
     Examples
     --------
@@ -76,8 +77,12 @@ class CoefficientDisplay:
 
     def __post_init__(self) -> None:
         self.coef = np.asarray(self.coef, dtype=np.float64)
-        self.feature_names = np.array([str(name) for name in np.asarray(self.feature_names)], dtype=object)
-        self.interval = None if self.interval is None else np.asarray(self.interval, dtype=np.float64)
+        self.feature_names = np.array(
+            [str(name) for name in np.asarray(self.feature_names)], dtype=object
+        )
+        self.interval = (
+            None if self.interval is None else np.asarray(self.interval, dtype=np.float64)
+        )
 
     @classmethod
     def from_estimator(
@@ -96,10 +101,11 @@ class CoefficientDisplay:
         Parameters
         ----------
         estimator : estimator with ``coef_``, or a pipeline
-            An ensemble, any linear model, or a pipeline that ends with one; intervals need a method ``coef_interval``.
+            An ensemble, any linear model, or a pipeline that ends with one; intervals need a method
+            ``coef_interval``.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), default=None
-            Rows, as they are given to the pipeline, whose standard deviations multiply the coefficients, so that
-            columns in different units compare.
+            Rows, as they are given to the pipeline, whose standard deviations multiply the
+            coefficients, so that columns in different units compare.
         coverage : float, default=0.9
             Nominal coverage of the intervals.
         top : int, default=20
@@ -122,7 +128,10 @@ class CoefficientDisplay:
         coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
         try:
             interval = one_target(np.asarray(estimator.coef_interval(coverage)), target, single=2)
-        except (AttributeError, ValueError):  # models without intervals, and ensembles without their training data
+        except (
+            AttributeError,
+            ValueError,
+        ):  # models without intervals, and ensembles without their training data
             interval = None
         if X is not None:
             rows = validate_new_rows(estimator, parts.transform(X))
@@ -130,10 +139,13 @@ class CoefficientDisplay:
             coef = coef * deviations
             interval = None if interval is None else interval * deviations[:, None]
         names = column_names(parts, feature_names)
-        return cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None).plot(ax, top=top)
+        return cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None).plot(
+            ax, top=top
+        )
 
     def plot(self, ax: Any = None, *, top: int = 20) -> Self:
-        """Draw all coefficients along a scale where names are numbers that rise or fall, otherwise the largest as bars.
+        """Draw all coefficients along a scale where names are numbers that rise or fall, otherwise
+        the largest as bars.
 
         Parameters
         ----------
@@ -179,9 +191,13 @@ class CoefficientDisplay:
                 Patch(facecolor=SKY, edgecolor=BLUE, label="excludes zero"),
                 Patch(facecolor="white", edgecolor=BLUE, label="includes zero"),
             ]
-        self.bars_ = ax.barh(positions, self.coef[columns], color=colors, edgecolor=BLUE, lw=0.6, height=0.7)
+        self.bars_ = ax.barh(
+            positions, self.coef[columns], color=colors, edgecolor=BLUE, lw=0.6, height=0.7
+        )
         ax.axvline(0.0, color=GREY, lw=0.8)
-        names = [name if len(name) <= 28 else f"{name[:25]}..." for name in self.feature_names[columns]]
+        names = [
+            name if len(name) <= 28 else f"{name[:25]}..." for name in self.feature_names[columns]
+        ]
         ax.set_yticks(positions, as_text(names), fontsize="small" if len(positions) > 12 else None)
         ax.invert_yaxis()
         ax.locator_params(axis="x", nbins=6)
@@ -197,7 +213,9 @@ class CoefficientDisplay:
             name = "coefficient"
             low, high = self.interval.T
             label_of_band = f"{self.coverage:.0%} interval"
-            self.intervals_ = ax.fill_between(x, low, high, color=PALE, alpha=0.8, lw=0, label=label_of_band)
+            self.intervals_ = ax.fill_between(
+                x, low, high, color=PALE, alpha=0.8, lw=0, label=label_of_band
+            )
         (self.line_,) = ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=name)
         ax.margins(x=0.01)
         finish(ax, 2, xlabel=unit or "column", ylabel=label)

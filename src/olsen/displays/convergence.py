@@ -17,14 +17,14 @@ PREDICTIONS_PER_BATCH = 1 << 21  # 16 MiB in memory at once
 class ConvergenceDisplay:
     r"""Error on given rows against the number of members.
 
-    The error of the first k members, in the order in which they were drawn, and its mean over all orders of the same
-    members, which is exact for equal weights,
+    The error of the first k members, in the order in which they were drawn, and its mean over all
+    orders of the same members, which is exact for equal weights,
 
     .. math:: C + \frac{A - C}{k},
 
-    with A the mean squared error of single members and C the mean product of the errors of two different members.
-    Balanced members overlap less than independent members, so on average the drawn order lies below the mean over
-    orders.
+    with A the mean squared error of single members and C the mean product of the errors of two
+    different members. Balanced members overlap less than independent members, so on average the
+    drawn order lies below the mean over orders.
 
     Parameters
     ----------
@@ -71,13 +71,16 @@ class ConvergenceDisplay:
     limit: float | None = None
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, target: int | None = None, ax: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, target: int | None = None, ax: Any = None
+    ) -> Self:
         """Predict given rows with every number of members.
 
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted model, or a pipeline that ends with one. The model needs its training rows, to refit its members.
+            A fitted model, or a pipeline that ends with one. The model needs its training rows, to
+            refit its members.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows that were not used in the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -95,16 +98,25 @@ class ConvergenceDisplay:
         parts = split_model(estimator, cls, "member_coefs", "Fit an OLSEnsembleRegressor instead.")
         estimator = parts.estimator
         if estimator.n_estimators_ == np.inf:
-            raise ValueError("this fit is the limit of infinitely many members: give n_estimators a number to see it.")
+            raise ValueError(
+                "this fit is the limit of infinitely many members: give n_estimators a number to"
+                " see it."
+            )
         X = validate_new_rows(estimator, parts.transform(X))
         n_targets = 1 if estimator.coef_.ndim == 1 else len(estimator.coef_)
         Y = targets_as_columns(y, X.shape[0], n_targets)
         if target is not None and not 0 <= target < n_targets:
-            raise ValueError(f"target={target!r}, but the estimator was fitted to {n_targets} target(s), from 0 on.")
+            raise ValueError(
+                f"target={target!r}, but the estimator was fitted to {n_targets} target(s), from"
+                " 0 on."
+            )
         targets = list(range(n_targets)) if target is None else [target]
         weights = estimator.weights_
         members = _member_models(estimator)
-        errors = [_running_errors(X, Y[:, t], members[t][0], members[t][1], weights=weights) for t in targets]
+        errors = [
+            _running_errors(X, Y[:, t], members[t][0], members[t][1], weights=weights)
+            for t in targets
+        ]
         error = np.mean([running for running, _ in errors], axis=0)
         single = np.mean([single for _, single in errors])
         k = np.arange(1, len(error) + 1)
@@ -143,15 +155,20 @@ class ConvergenceDisplay:
 
 
 def _member_models(estimator: Any) -> list[tuple[Any, Array]]:
-    """Coefficients (k, p) and intercepts (k,) of single members, scaled like the ensemble, for every target.
+    """Coefficients (k, p) and intercepts (k,) of single members, scaled like the ensemble, for
+    every target.
 
-    The scale shrinks the ensemble towards its mean target, which changes its intercept; the intercept of every member
-    is shifted by the same amount.
+    The scale shrinks the ensemble towards its mean target, which changes its intercept; the
+    intercept of every member is shifted by the same amount.
     """
     solutions = estimator._members_again("ConvergenceDisplay")
     models = []
-    ensemble_intercepts = np.atleast_1d(estimator.intercept_)  # a single zero for a fit without intercept
-    ensemble_intercepts = np.broadcast_to(ensemble_intercepts, np.atleast_2d(estimator.coef_).shape[:1])
+    ensemble_intercepts = np.atleast_1d(
+        estimator.intercept_
+    )  # a single zero for a fit without intercept
+    ensemble_intercepts = np.broadcast_to(
+        ensemble_intercepts, np.atleast_2d(estimator.coef_).shape[:1]
+    )
     scales = np.broadcast_to(estimator.scale_, ensemble_intercepts.shape)
     for t, (scale, ensemble_intercept) in enumerate(zip(scales, ensemble_intercepts, strict=True)):
         features, solution = solutions[t if len(solutions) > 1 else 0]
@@ -163,8 +180,12 @@ def _member_models(estimator: Any) -> list[tuple[Any, Array]]:
     return models
 
 
-def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Array) -> tuple[Array, float]:
-    """Mean squared errors of the weighted mean of the first 1, 2, ... members, and of a single member on average."""
+def _running_errors(
+    X: Any, y: Array, coefs: Any, intercepts: Array, weights: Array
+) -> tuple[Array, float]:
+    """Mean squared errors of the weighted mean of the first 1, 2, ... members, and of a single
+    member on average.
+    """
     total_weights = np.cumsum(weights)
     prediction_sum = np.zeros(len(y))
     errors = []
@@ -173,7 +194,9 @@ def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Ar
     for start in range(0, len(weights), step):
         batch = slice(start, start + step)
         products = coefs[batch] @ X.T  # (members, rows)
-        predictions = (products.toarray() if sp.issparse(products) else products).T + intercepts[batch]
+        predictions = (products.toarray() if sp.issparse(products) else products).T + intercepts[
+            batch
+        ]
         single_error += float(np.mean((predictions - y[:, None]) ** 2, axis=0).sum())
         running_sums = prediction_sum[:, None] + np.cumsum(predictions * weights[batch], axis=1)
         prediction_sum = running_sums[:, -1]

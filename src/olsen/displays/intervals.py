@@ -14,7 +14,8 @@ from ._scaffold import PALE, Array, finish, one_target, panels, split_model, tar
 
 @dataclass(eq=False, repr=False)
 class IntervalDisplay:
-    r"""Intervals over predictions, with observations inside and outside, and coverage along the predictions.
+    r"""Intervals over predictions, with observations inside and outside, and coverage along the
+    predictions.
 
     Parameters
     ----------
@@ -32,13 +33,15 @@ class IntervalDisplay:
     inside : ndarray of shape (n_samples,), dtype=bool, or None
         Whether each observation is inside its interval.
     bin_edges : ndarray of shape (n_bins + 1,) or None
-        Edges of eight bins of the prediction, of equal counts; of fewer bins if bins had less than ten rows.
+        Edges of eight bins of the prediction, of equal counts; of fewer bins if bins had less than
+        ten rows.
     bin_centers : ndarray of shape (n_bins,) or None
         Mean prediction of every bin.
     bin_coverage : ndarray of shape (n_bins,) or None
         Fraction of the observations inside, by bin.
     bin_standard_error : ndarray of shape (n_bins,) or None
-        Binomial standard error of the fraction, :math:`\sqrt{\tilde c (1 - \tilde c) / (m + 4)}` with
+        Binomial standard error of the fraction, :math:`\sqrt{\tilde c (1 - \tilde c) / (m + 4)}`
+        with
         :math:`\tilde c = (\text{inside} + 2) / (m + 4)` of m rows (Agresti and Coull), which is not zero even if all m
         rows are inside.
     ax_ : matplotlib Axes
@@ -85,8 +88,8 @@ class IntervalDisplay:
         self.interval = check_array(self.interval, dtype=np.float64, input_name="interval")
         if self.interval.shape[1] != 2 or (self.interval[:, 0] > self.interval[:, 1]).any():
             raise ValueError(
-                f"interval has shape {self.interval.shape}, but must be (n_samples, 2): lower and upper ends, in this "
-                f"order, of one target."
+                f"interval has shape {self.interval.shape}, but must be (n_samples, 2): lower and"
+                " upper ends, in this order, of one target."
             )
         check_consistent_length(self.y_pred, self.interval)
         self.inside: NDArray[np.bool_] | None = None
@@ -115,7 +118,8 @@ class IntervalDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted model, or a pipeline that ends with one, for which `predict_interval` is available.
+            A fitted model, or a pipeline that ends with one, for which `predict_interval` is
+            available.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows that were not used in the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
@@ -136,11 +140,13 @@ class IntervalDisplay:
         """
         way_out = "Use IntervalDisplay.from_predictions for intervals of another model."
         split_model(estimator, cls, "predict_interval", way_out)
-        interval = one_target(predict_interval(estimator, X, coverage, method), target, axis=1, single=2)
+        interval = one_target(
+            predict_interval(estimator, X, coverage, method), target, axis=1, single=2
+        )
         if not np.isfinite(interval).all():
             raise ValueError(
-                f"coverage={coverage} asks for more than the training rows can tell, so intervals are infinite. Use a "
-                f"smaller coverage, below n / (n + 1) for n training rows."
+                f"coverage={coverage} asks for more than the training rows can tell, so intervals"
+                " are infinite. Use a smaller coverage, below n / (n + 1) for n training rows."
             )
         prediction = estimator.predict(X)
         if y is not None:
@@ -151,7 +157,13 @@ class IntervalDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true: ArrayLike, y_pred: ArrayLike, interval: ArrayLike, *, coverage: float | None = None, ax: Any = None
+        cls,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        interval: ArrayLike,
+        *,
+        coverage: float | None = None,
+        ax: Any = None,
     ) -> Self:
         """Draw intervals of any origin.
 
@@ -195,8 +207,12 @@ class IntervalDisplay:
         diagonal = "prediction" if self.inside is None else "observed = predicted"
         ax.plot([x.min(), x.max()], [x.min(), x.max()], "-", color=GREY, lw=0.8, label=diagonal)
         if self.inside is not None:
-            self.inside_ = self._draw_points(self.inside, "inside", marker="o", ms=3.2, mfc="none", color=BLUE)
-            self.outside_ = self._draw_points(~self.inside, "outside", marker="x", ms=5.5, mew=1.4, color=VERMILLION)
+            self.inside_ = self._draw_points(
+                self.inside, "inside", marker="o", ms=3.2, mfc="none", color=BLUE
+            )
+            self.outside_ = self._draw_points(
+                ~self.inside, "outside", marker="x", ms=5.5, mew=1.4, color=VERMILLION
+            )
         finish(ax, 2, xlabel="predicted", ylabel="interval" if self.inside is None else "observed")
         if self.coverage_ax_ is not None:
             self._draw_coverage(self.coverage_ax_)
@@ -205,7 +221,9 @@ class IntervalDisplay:
     def _draw_points(self, mask: NDArray[np.bool_], name: str, **style: Any) -> Any:
         assert self.y_true is not None
         label = f"{name}: {mask.sum()} of {len(mask)}"
-        return self.ax_.plot(self.y_pred[mask], self.y_true[mask], ls="none", label=label, **style)[0]
+        return self.ax_.plot(self.y_pred[mask], self.y_true[mask], ls="none", label=label, **style)[
+            0
+        ]
 
     def _draw_coverage(self, ax: Any) -> None:
         centre = np.asarray(self.bin_centers)
@@ -213,11 +231,21 @@ class IntervalDisplay:
         percent = 100 * np.asarray(self.bin_coverage)
         error = 100 * np.asarray(self.bin_standard_error)
         width = np.stack([centre - edges[:-1], edges[1:] - centre])
-        height = np.minimum(error, [percent, 100 - percent])  # no coverage is below 0 or above 100 %
+        height = np.minimum(
+            error, [percent, 100 - percent]
+        )  # no coverage is below 0 or above 100 %
         style = {"fmt": "o", "ms": 4, "color": BLUE, "elinewidth": 1.2, "capsize": 2}
-        self.coverage_bars_ = ax.errorbar(centre, percent, height, width, label="observed, one standard error", **style)
+        self.coverage_bars_ = ax.errorbar(
+            centre, percent, height, width, label="observed, one standard error", **style
+        )
         if self.coverage is not None:
-            ax.axhline(100 * self.coverage, color=BLACK, ls="--", lw=1.0, label=f"asked for: {self.coverage:.0%}")
+            ax.axhline(
+                100 * self.coverage,
+                color=BLACK,
+                ls="--",
+                lw=1.0,
+                label=f"asked for: {self.coverage:.0%}",
+            )
         bottom = min(float((percent - error).min()), 100 * (self.coverage or 1.0)) - 5
         limits = {"xlim": self.ax_.get_xlim(), "ylim": (max(0.0, bottom), 102)}
         finish(ax, 2, xlabel="predicted (bins of equal counts)", ylabel="coverage, %", **limits)

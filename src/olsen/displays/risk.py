@@ -47,9 +47,10 @@ class RiskCurveDisplay:
 
     Notes
     -----
-    In theory and simulation risks are excess risks, without the noise of new observations, for a signal of norm one;
-    errors estimated from data include that noise. Near the interpolation peak (equal numbers of columns and rows in a
-    member) risks of finite ensembles are unbounded, and the curves leave the panel.
+    In theory and simulation risks are excess risks, without the noise of new observations, for a
+    signal of norm one; errors estimated from data include that noise. Near the interpolation peak
+    (equal numbers of columns and rows in a member) risks of finite ensembles are unbounded, and the
+    curves leave the panel.
 
     Examples
     --------
@@ -78,7 +79,9 @@ class RiskCurveDisplay:
     def __post_init__(self) -> None:
         self.x = np.asarray(self.x)
         self.risk = np.atleast_2d(self.risk)
-        self.standard_error = None if self.standard_error is None else np.atleast_2d(self.standard_error)
+        self.standard_error = (
+            None if self.standard_error is None else np.atleast_2d(self.standard_error)
+        )
 
     @classmethod
     def from_theory(
@@ -92,7 +95,8 @@ class RiskCurveDisplay:
         mu: float = 1.0,
         ax: Any = None,
     ) -> Self:
-        r"""Draw limits of large problems with identity covariance (:func:`olsen.theory.limiting_risk`).
+        r"""Draw limits of large problems with identity covariance
+        (:func:`olsen.theory.limiting_risk`).
 
         Parameters
         ----------
@@ -116,7 +120,11 @@ class RiskCurveDisplay:
         display : RiskCurveDisplay
             With the drawing done.
         """
-        x = np.linspace(0.0, 1.0, 401)[1:] if alpha is None else np.atleast_1d(np.asarray(alpha, dtype=float))
+        x = (
+            np.linspace(0.0, 1.0, 401)[1:]
+            if alpha is None
+            else np.atleast_1d(np.asarray(alpha, dtype=float))
+        )
         counts = _counts(k)
         risk = theory.limiting_risk(x, gamma, sigma, k=counts[:, None], eta=eta, mu=mu)
         ridge = float(theory.optimal_ridge_risk(gamma, sigma))
@@ -135,23 +143,26 @@ class RiskCurveDisplay:
         n_jobs: int | None = None,
         ax: Any = None,
     ) -> Self:
-        r"""Draw the mean risk over simulated data sets, with its standard error (:func:`olsen.simulation.run`).
+        r"""Draw the mean risk over simulated data sets, with its standard error
+        (:func:`olsen.simulation.run`).
 
         Parameters
         ----------
         problem : LinearProblem
             Model from which data are drawn.
         alpha : array-like, default=None
-            Fractions of the columns, rounded to whole columns; None: ten values, up to members of 0.9 n columns.
+            Fractions of the columns, rounded to whole columns; None: ten values, up to members of
+            0.9 n columns.
         k : sequence of int or inf, default=None
             Numbers of members, one curve for each; None: 1, 10 and 100.
         trials : int, default=20
-            Number of data sets, the same for all curves and points: errors of few data sets are common to all points.
+            Number of data sets, the same for all curves and points: errors of few data sets are
+            common to all points.
         seed : int, default=0
             Seed of data sets and members.
         ridge : bool, default=True
-            Whether to add ridge regression with the penalty :math:`p\sigma^2`, the best one for Gaussian coefficients
-            and identity covariance, on the same data.
+            Whether to add ridge regression with the penalty :math:`p\sigma^2`, the best one for
+            Gaussian coefficients and identity covariance, on the same data.
         n_jobs : int, default=None
             Threads over trials.
         ax : matplotlib Axes, default=None
@@ -166,7 +177,10 @@ class RiskCurveDisplay:
         max_alpha = min(1.0, 0.9 * problem.n / p)
         fractions = np.linspace(0.0, max_alpha, 11)[1:] if alpha is None else np.atleast_1d(alpha)
         if not ((fractions > 0) & (fractions <= 1)).all():
-            raise ValueError(f"alpha={alpha!r:.80} must hold fractions of the {p} columns, above 0 and at most 1.")
+            raise ValueError(
+                f"alpha={alpha!r:.80} must hold fractions of the {p} columns, above 0 and at"
+                " most 1."
+            )
         counts = np.sort(_counts((1, 10, 100) if k is None else k))
         if not ((counts >= 1) & (np.isinf(counts) | (counts % 1 == 0))).all():
             raise ValueError(f"k={k!r} must hold whole numbers of members, at least 1, or inf.")
@@ -180,7 +194,9 @@ class RiskCurveDisplay:
         error = np.transpose([estimate.standard_error[:, 0] for estimate in estimates])
         labels = [f"{label}, simulated" for label in _labels(counts)]
         name = r"ridge, penalty $p\,\sigma^2$, simulated"
-        display = cls(sizes / p, mean, labels, standard_error=error, reference=reference, reference_label=name)
+        display = cls(
+            sizes / p, mean, labels, standard_error=error, reference=reference, reference_label=name
+        )
         return display.plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -189,8 +205,8 @@ class RiskCurveDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None: a new figure. The first curve has the same colour on any axes, so that theory and
-            simulation of the same numbers of members match.
+            Where to draw; None: a new figure. The first curve has the same colour on any axes, so
+            that theory and simulation of the same numbers of members match.
 
         Returns
         -------
@@ -198,8 +214,8 @@ class RiskCurveDisplay:
         """
         if not np.isfinite(self.risk).any():
             raise ValueError(
-                "all risks are infinite: members have as many columns as rows (alpha * gamma = eta), the interpolation "
-                "peak. Choose other sizes."
+                "all risks are infinite: members have as many columns as rows (alpha * gamma ="
+                " eta), the interpolation peak. Choose other sizes."
             )
         self.figure_, ax, _ = panels(ax)
         self.ax_ = ax
@@ -208,7 +224,9 @@ class RiskCurveDisplay:
         self.errorbars_: list[Any] = []
         for number, label in enumerate(self.labels):
             color, marker, line_style = SERIES[number % len(SERIES)]
-            y = np.where(np.isfinite(self.risk[number]), self.risk[number], np.nan)  # infinite risks are not drawn
+            y = np.where(
+                np.isfinite(self.risk[number]), self.risk[number], np.nan
+            )  # infinite risks are not drawn
             style = {"color": color, "ms": 4.5, "label": label}
             if self.standard_error is None:
                 line_format = (marker if len(self.x) <= MAX_MARKED_POINTS else "") + line_style
@@ -222,7 +240,9 @@ class RiskCurveDisplay:
         if self.reference is not None:
             color, line_style = (BLACK, ":") if self.standard_error is None else (GREY, "--")
             name = self.reference_label
-            self.reference_line_ = ax.axhline(self.reference, color=color, ls=line_style, lw=1.2, label=name, zorder=0)
+            self.reference_line_ = ax.axhline(
+                self.reference, color=color, ls=line_style, lw=1.2, label=name, zorder=0
+            )
         self._set_height(earlier_limits)
         is_crowded = len(ax.get_legend_handles_labels()[0]) > 6
         label = r"fraction of the columns in a member, $\alpha$"
@@ -230,7 +250,8 @@ class RiskCurveDisplay:
         return self
 
     def _set_height(self, earlier_limits: tuple[float, float] | None) -> None:
-        """Limit the y axis to 2.5 times the smallest risks and the leftmost risk, which is near the null predictor.
+        """Limit the y axis to 2.5 times the smallest risks and the leftmost risk, which is near the
+        null predictor.
 
         The limits of earlier curves on the same axes stay visible.
         """

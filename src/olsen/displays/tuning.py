@@ -8,7 +8,12 @@ import numpy as np
 from ..figures.draw import BLACK, BLUE, VERMILLION
 from ._scaffold import MAX_MARKED_POINTS, PALE, Array, finish, log_members, panels, split_model
 
-CRITERIA = {"loo": "leave-one-out", "kfold": "k-fold", "gcv": "generalised cross-validation", "oob": "out-of-bag"}
+CRITERIA = {
+    "loo": "leave-one-out",
+    "kfold": "k-fold",
+    "gcv": "generalised cross-validation",
+    "oob": "out-of-bag",
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +58,8 @@ class TuningCurveDisplay:
 
     Notes
     -----
-    Curves that rise beyond four times the smallest error leave the panel, so that the minimum can be seen.
+    Curves that rise beyond four times the smallest error leave the panel, so that the minimum can
+    be seen.
 
     Examples
     --------
@@ -96,7 +102,9 @@ class TuningCurveDisplay:
         display : TuningCurveDisplay
             With the drawing done. Errors are means over targets.
         """
-        estimator = split_model(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.").estimator
+        estimator = split_model(
+            estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead."
+        ).estimator
         results = estimator.cv_results_
         display = cls(
             sizes=results["param_max_features"],
@@ -129,21 +137,29 @@ class TuningCurveDisplay:
         mse = np.asarray(self.mse)
         error = np.asarray(self.standard_error)
         name = "one standard error"
-        self.band_ = ax.fill_between(sizes, mse - error, mse + error, color=PALE, alpha=0.6, lw=0, label=name)
+        self.band_ = ax.fill_between(
+            sizes, mse - error, mse + error, color=PALE, alpha=0.6, lw=0, label=name
+        )
         count = "infinitely many" if self.n_estimators == np.inf else f"{self.n_estimators}"
         name = f"{count} members"
         line_format = "o-" if len(sizes) <= MAX_MARKED_POINTS else "-"
         (self.line_,) = ax.plot(sizes, mse, line_format, ms=4, color=BLUE, label=name)
         self.infinity_line_ = None
         if self.n_estimators < np.inf:
-            (self.infinity_line_,) = ax.plot(sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many")
+            (self.infinity_line_,) = ax.plot(
+                sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many"
+            )
         name = f"chosen: {self.best_size:.4g} columns"
         style = {"fmt": "D", "ms": 7, "mfc": "none", "mew": 1.5, "color": BLACK, "capsize": 4}
-        self.best_ = ax.errorbar([self.best_size], [self.best_mse], self.best_error, label=name, **style)
+        self.best_ = ax.errorbar(
+            [self.best_size], [self.best_mse], self.best_error, label=name, **style
+        )
         if sizes[-1] >= 20 * sizes[0]:
             log_members(ax)
         heights = np.r_[mse, self.mse_infinity]
-        if heights[np.isfinite(heights)].max(initial=0.0) > 4 * self.best_mse > 0:  # a peak leaves the panel
+        if (
+            heights[np.isfinite(heights)].max(initial=0.0) > 4 * self.best_mse > 0
+        ):  # a peak leaves the panel
             ax.set_ylim(0.0, 4 * self.best_mse)
         error_name = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
         finish(ax, "best", xlabel="columns in a member", ylabel=error_name)

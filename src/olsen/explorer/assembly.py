@@ -1,4 +1,6 @@
-"""Assembly of the page: its modules joined in the order of the imports, with the style and the data included."""
+"""Assembly of the page: its modules joined in the order of the imports, with the style and the data
+included.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ def page() -> str:
     parts = {
         "style": _source("style.css"),
         "script": script,
-        "script-digest": f"sha256-{digest}",  # the content policy of the page allows no other script
+        # the content policy of the page allows no other script
+        "script-digest": f"sha256-{digest}",
         "soil": resources.files(__package__).joinpath(DATA).read_text(encoding="utf-8"),
         "version": __version__,
     }
@@ -63,7 +66,8 @@ def explore(out: str | os.PathLike[str] | None = None, open_browser: bool = True
     Parameters
     ----------
     out : path, optional
-        File to write; by default in a new temporary folder, which is not deleted so that the browser can read it.
+        File to write; by default in a new temporary folder, which is not deleted so that the
+        browser can read it.
     open_browser : bool, default=True
         Whether to ask the browser to show the page. Without a browser only the file is written.
 
@@ -81,9 +85,11 @@ def explore(out: str | os.PathLike[str] | None = None, open_browser: bool = True
 
 
 def bundle(entry: str) -> str:
-    """A single JavaScript module of `entry` and its imports, each module after the modules that it imports.
+    """A single JavaScript module of `entry` and its imports, each module after the modules that it
+    imports.
 
-    The modules share one scope in the result, so a name may be declared at the top level of only one module.
+    The modules share one scope in the result, so a name may be declared at the top level of only
+    one module.
     """
     order: list[str] = []
 

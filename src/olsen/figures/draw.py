@@ -1,7 +1,8 @@
 """Drawing: a figure's table in, a matplotlib figure out, without any computation.
 
-The colours of Okabe and Ito are distinguishable with any colour vision; markers and line styles repeat the distinction,
-so that the figures survive grey printing. Widths are one column of a journal (3.4 inches) or two (7 inches).
+The colours of Okabe and Ito are distinguishable with any colour vision; markers and line styles
+repeat the distinction, so that the figures survive grey printing. Widths are one column of a
+journal (3.4 inches) or two (7 inches).
 """
 
 from __future__ import annotations
@@ -36,12 +37,27 @@ GREY = "#777777"
 COLUMN_WIDTH = 3.4  # inches
 PAGE_WIDTH = 7.0  # inches
 STYLE: dict[Any, Any] = {
-    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
-    "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.minor.width": 0.4, "ytick.minor.width": 0.4,
-    "lines.linewidth": 1.1, "lines.markersize": 3.2, "legend.frameon": False, "legend.handlelength": 2.2,
-    "legend.labelspacing": 0.3, "figure.constrained_layout.use": True, "hatch.linewidth": 0.7,
-}  # fmt: skip
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.2,
+    "legend.frameon": False,
+    "legend.handlelength": 2.2,
+    "legend.labelspacing": 0.3,
+    "figure.constrained_layout.use": True,
+    "hatch.linewidth": 0.7,
+}
 
 Table: TypeAlias = Mapping[str, list[Any]]  # columns of numbers and text
 Floats: TypeAlias = NDArray[np.float64]
@@ -87,7 +103,8 @@ def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path
 
 
 class Picture(NamedTuple):
-    """A figure: its panels (name in the table, settings of the axes) and its curves, each with its style.
+    """A figure: its panels (name in the table, settings of the axes) and its curves, each with its
+    style.
 
     `key` has the entries of the legend if the entries are not the curves.
     """
@@ -104,7 +121,9 @@ class Picture(NamedTuple):
 def _draw(picture: Picture, table: Table) -> Figure:
     from matplotlib.lines import Line2D
 
-    stacked = len(picture.panels) > 1 and picture.size[0] == COLUMN_WIDTH  # two panels in a column, one below the other
+    stacked = (
+        len(picture.panels) > 1 and picture.size[0] == COLUMN_WIDTH
+    )  # two panels in a column, one below the other
     shape = (len(picture.panels), 1) if stacked else (1, len(picture.panels))
     figure, panels = _axes(picture.size, *shape, sharex=stacked)
     for axes, (panel, settings) in zip(panels, picture.panels, strict=True):
@@ -130,8 +149,11 @@ def _draw(picture: Picture, table: Table) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, style: dict[str, Any], points: Floats, theory: Floats, reference: Floats) -> None:
-    """Draw theory as a line, and simulation as points with one standard error; without theory, join the points.
+def _curve(
+    axes: Axes, style: dict[str, Any], points: Floats, theory: Floats, reference: Floats
+) -> None:
+    """Draw theory as a line, and simulation as points with one standard error; without theory, join
+    the points.
 
     A series without simulation is a reference: a dashed line, or a level across the panel.
     """
@@ -139,7 +161,9 @@ def _curve(axes: Axes, style: dict[str, Any], points: Floats, theory: Floats, re
     if points.size:
         x, y, error = points
         axes.plot(*(theory if theory.size else points)[:2], zorder=1, **line)
-        axes.errorbar(x, y, error, elinewidth=0.8, capsize=1.4, zorder=3, **(style | {"ls": "none"}))
+        axes.errorbar(
+            x, y, error, elinewidth=0.8, capsize=1.4, zorder=3, **(style | {"ls": "none"})
+        )
     elif reference.shape[1] == 1:
         axes.axhline(reference[1, 0], zorder=0, **line)
     else:
@@ -148,11 +172,17 @@ def _curve(axes: Axes, style: dict[str, Any], points: Floats, theory: Floats, re
 
 def _math(name: str) -> str:
     """The letters of a series as a formula."""
-    name = name if "$" in name else re.sub(r"\b(alpha|gamma|eta|mu|k)\b(_\*)?([/=][\d./]+|=inf)?", r"$\\\1\2\3$", name)
+    name = (
+        name
+        if "$" in name
+        else re.sub(r"\b(alpha|gamma|eta|mu|k)\b(_\*)?([/=][\d./]+|=inf)?", r"$\\\1\2\3$", name)
+    )
     return name.replace(r"\k", "k").replace("inf$", r"\infty$")
 
 
-def _axes(size: tuple[float, float], *shape: int, sharex: bool = False) -> tuple[Figure, NDArray[np.object_]]:
+def _axes(
+    size: tuple[float, float], *shape: int, sharex: bool = False
+) -> tuple[Figure, NDArray[np.object_]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -163,12 +193,20 @@ def _axes(size: tuple[float, float], *shape: int, sharex: bool = False) -> tuple
 
 def _select(table: Table, panel: str, series: str, kind: str) -> Floats:
     """x, mean and standard error of one series, ordered by x."""
-    columns = zip(*(table[c] for c in ("panel", "series", "kind", "x", "mean", "standard_error")), strict=True)
-    return np.array(sorted(row[3:] for row in columns if row[:3] == (panel, series, kind))).reshape(-1, 3).T
+    columns = zip(
+        *(table[c] for c in ("panel", "series", "kind", "x", "mean", "standard_error")), strict=True
+    )
+    return (
+        np.array(sorted(row[3:] for row in columns if row[:3] == (panel, series, kind)))
+        .reshape(-1, 3)
+        .T
+    )
 
 
 def plain_log(axis: Axis) -> None:
-    """Label a logarithmic axis by numbers such as 0.5 and 20, not powers of ten; with more labels for few decades."""
+    """Label a logarithmic axis by numbers such as 0.5 and 20, not powers of ten; with more labels
+    for few decades.
+    """
     from matplotlib.ticker import LogLocator
 
     low, high = axis.get_view_interval()
@@ -199,14 +237,20 @@ PICTURES: Mapping[str, Picture] = {
     "figure2": Picture(
         (COLUMN_WIDTH, 3.1),
         (("risk", {}),),
-        {f"{gamma}, {rows}": _look(color, *SAMPLED[rows]) for gamma, color in GAMMAS.items() for rows in SAMPLED}
+        {
+            f"{gamma}, {rows}": _look(color, *SAMPLED[rows])
+            for gamma, color in GAMMAS.items()
+            for rows in SAMPLED
+        }
         | {f"{gamma}, optimal ridge": _dashed(color) for gamma, color in GAMMAS.items()},
         {**MEMBERS, "yscale": "log", "ylabel": "risk"},
         legend_columns=2,
         key={
             **{gamma: {"color": color, "lw": 3} for gamma, color in GAMMAS.items()},
-            "eta=1": _look(GREY, "o-"), r"$\eta=1.1\,\alpha\gamma$": _look(GREY, "s:", "white"),
-            "determinantal": _look(GREY, "^", "white"), "optimal ridge": _dashed(GREY),
+            "eta=1": _look(GREY, "o-"),
+            r"$\eta=1.1\,\alpha\gamma$": _look(GREY, "s:", "white"),
+            "determinantal": _look(GREY, "^", "white"),
+            "optimal ridge": _dashed(GREY),
         },
     ),
     "figure3": Picture(
@@ -216,7 +260,9 @@ PICTURES: Mapping[str, Picture] = {
             ("alpha of k", {"title": r"$\alpha$ best for the $k$ at hand"}),
         ),
         {
-            "k=20": _look(VERMILLION), "k=100": _look(ORANGE, "s-"), "k=500": _look(BLUE, "^-"),
+            "k=20": _look(VERMILLION),
+            "k=100": _look(ORANGE, "s-"),
+            "k=500": _look(BLUE, "^-"),
             "optimal ridge": _dashed(),
         },
         NOISE,
@@ -224,21 +270,29 @@ PICTURES: Mapping[str, Picture] = {
     "figure4": Picture(
         (COLUMN_WIDTH, 2.7),
         (("risk", {}),),
-        {f"{alpha}, {mu}": _look(color, *SCALED[mu]) for alpha, color in ALPHAS.items() for mu in SCALED}
+        {
+            f"{alpha}, {mu}": _look(color, *SCALED[mu])
+            for alpha, color in ALPHAS.items()
+            for mu in SCALED
+        }
         | {"optimal ridge": _dashed(GREY)},
         {**NOISE, "ylabel": r"risk, $k=\infty$", "ylim": (0, 1.3)},
         "upper left",
         legend_columns=2,
         key={
-            r"$\alpha=\alpha_*/2$": {"color": BLUE, "lw": 3}, "alpha=1/2": {"color": VERMILLION, "lw": 3},
-            "mu=1": _look(GREY), r"$\mu=\mu_*$": _look(GREY, "s:", "white"), "optimal ridge": _dashed(GREY),
+            r"$\alpha=\alpha_*/2$": {"color": BLUE, "lw": 3},
+            "alpha=1/2": {"color": VERMILLION, "lw": 3},
+            "mu=1": _look(GREY),
+            r"$\mu=\mu_*$": _look(GREY, "s:", "white"),
+            "optimal ridge": _dashed(GREY),
         },
     ),
     "figure5": Picture(
         (COLUMN_WIDTH, 4.2),
         (("bias", {"ylabel": "bias"}), ("variance", {"ylabel": "variance"})),
         {
-            "independent members": _look(VERMILLION), "balanced members": _look(BLUE, "s-", "white"),
+            "independent members": _look(VERMILLION),
+            "balanced members": _look(BLUE, "s-", "white"),
             "k=inf": _dashed(),
         },
         MEMBERS,
@@ -247,16 +301,22 @@ PICTURES: Mapping[str, Picture] = {
         (COLUMN_WIDTH, 2.8),
         (("risk", {}),),
         {
-            "k=1": _look(VERMILLION), "k=10": _look(ORANGE, "s-"), "k=inf": _look(BLUE, "^-"),
+            "k=1": _look(VERMILLION),
+            "k=10": _look(ORANGE, "s-"),
+            "k=inf": _look(BLUE, "^-"),
             "optimal ridge": _dashed(),
         },
         {"yscale": "log", "ylim": (0.4, 30), "xlabel": "columns in a member", "ylabel": "risk"},
     ),
     "figure7": Picture(
         (PAGE_WIDTH, 2.6),
-        (("diagonal", {"title": "variances from 1 down to 0.01"}), ("ar1", {"title": "neighbours correlated"})),
+        (
+            ("diagonal", {"title": "variances from 1 down to 0.01"}),
+            ("ar1", {"title": "neighbours correlated"}),
+        ),
         {
-            "ensemble, uniform": _look(VERMILLION), "ensemble, matched to ridge": _look(BLUE, "s-"),
+            "ensemble, uniform": _look(VERMILLION),
+            "ensemble, matched to ridge": _look(BLUE, "s-"),
             "ridge": _look(BLACK, "^--", "white", ms=5),
         },
         {"xlabel": "mean fraction of columns in a member", "ylabel": "risk"},
@@ -269,8 +329,10 @@ PICTURES: Mapping[str, Picture] = {
             ("gamma=2", {"title": r"$\gamma=2$", "ylim": (0.5, 3.0)}),
         ),
         {
-            "dropout": _look(VERMILLION, "D-"), "dropout times alpha": _look(ORANGE, "^-"),
-            "ridge, implied penalty": _look(BLACK, "s--", "white", ms=5), "ensemble, k=inf": _look(BLUE),
+            "dropout": _look(VERMILLION, "D-"),
+            "dropout times alpha": _look(ORANGE, "^-"),
+            "ridge, implied penalty": _look(BLACK, "s--", "white", ms=5),
+            "ensemble, k=inf": _look(BLUE),
         },
         {"xlabel": r"$\alpha$", "ylabel": "risk"},
         "upper center",
@@ -278,11 +340,17 @@ PICTURES: Mapping[str, Picture] = {
     ),
     "figure9": Picture(
         (PAGE_WIDTH, 2.8),
-        (("risk", {"ylim": (0, None)}), ("risk", {"yscale": "log"})),  # linear for many coefficients, log for ratios
+        (
+            ("risk", {"ylim": (0, None)}),
+            ("risk", {"yscale": "log"}),
+        ),  # linear for many coefficients, log for ratios
         {
-            "ensemble, size tuned": _look(VERMILLION, lw=0.8), "ridge": _look(BLACK, "^-", "white", lw=0.8),
-            "lasso": _look(PURPLE, "v-", "white", lw=0.8), "adaptive ensemble": _look(BLUE, "D-", lw=1.4),
-            "coefficients known": _dashed(GREY, ":", 1.1), "optimal ridge": _dashed(GREY),
+            "ensemble, size tuned": _look(VERMILLION, lw=0.8),
+            "ridge": _look(BLACK, "^-", "white", lw=0.8),
+            "lasso": _look(PURPLE, "v-", "white", lw=0.8),
+            "adaptive ensemble": _look(BLUE, "D-", lw=1.4),
+            "coefficients known": _dashed(GREY, ":", 1.1),
+            "optimal ridge": _dashed(GREY),
         },
         {"xscale": "log", "xlabel": "coefficients that are not zero", "ylabel": "risk"},
         "outside upper center",
@@ -292,13 +360,15 @@ PICTURES: Mapping[str, Picture] = {
         (COLUMN_WIDTH, 3.1),
         (("distance", {}),),
         {
-            "balanced, uniform": _look(VERMILLION), "balanced, same probabilities": _look(ORANGE, "s-"),
-            "coin flips, same probabilities": _look(PURPLE, "v-"), "determinantal": _look(BLUE, "D-"),
+            "balanced, uniform": _look(VERMILLION),
+            "balanced, same probabilities": _look(ORANGE, "s-"),
+            "coin flips, same probabilities": _look(PURPLE, "v-"),
+            "determinantal": _look(BLUE, "D-"),
         },
         {**MEMBERS, "yscale": "log", "ylabel": "distance from ridge regression"},
         "lower left",
     ),
-}  # fmt: skip
+}
 
 
 def _draw_member(table: Table) -> Figure:

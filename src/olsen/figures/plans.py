@@ -1,8 +1,9 @@
-"""Computations of each figure: cells to simulate, the expected value of each cell in theory, and theoretical lines.
+"""Computations of each figure: cells to simulate, the expected value of each cell in theory, and
+theoretical lines.
 
-A plan becomes one tidy table (panel, series, kind, x, mean, standard_error, trials, expected, status), from which the
-figure is drawn. `status` is the accuracy of the expected value: "exact" or "approximate" at this n and p, or the
-"limit" of large n and p.
+A plan becomes one tidy table (panel, series, kind, x, mean, standard_error, trials, expected,
+status), from which the figure is drawn. `status` is the accuracy of the expected value: "exact" or
+"approximate" at this n and p, or the "limit" of large n and p.
 """
 
 from __future__ import annotations
@@ -36,15 +37,20 @@ Cell: TypeAlias = tuple[LinearProblem, Method]
 class Plan:
     """Points and lines of one figure, and the simulations of the points."""
 
-    # a cell, the two indices of the value in its results, and the remaining entries of the row of the table
+    # a cell, the two indices of the value in its results, and the remaining entries of the row of
+    # the table
     points: list[tuple[Cell, int, int, tuple[Any, ...]]] = field(default_factory=list)
     rows: list[tuple[Any, ...]] = field(default_factory=list)  # as in COLUMNS, without simulation
 
-    def line(self, panel: str, series: str, x: ArrayLike, y: ArrayLike, kind: str = "theory") -> None:
+    def line(
+        self, panel: str, series: str, x: ArrayLike, y: ArrayLike, kind: str = "theory"
+    ) -> None:
         """Add a curve, or a single value to be drawn across the panel."""
         for x_, y_ in zip(*np.broadcast_arrays(x, y), strict=True):
             if not np.isnan(y_):
-                self.rows.append((panel, series, kind, float(x_), float(y_), math.nan, 0, math.nan, ""))
+                self.rows.append(
+                    (panel, series, kind, float(x_), float(y_), math.nan, 0, math.nan, "")
+                )
 
     def simulate(
         self,
@@ -57,21 +63,39 @@ class Plan:
         status: str | list[str] = "",
         quantity: str = "risk",
     ) -> None:
-        """Add a point for each k of the method; series, x, expected and status are common values or one value per k."""
-        columns = (np.broadcast_to(v, len(method.k)).tolist() for v in (series, x, expected, status))
+        """Add a point for each k of the method; series, x, expected and status are common values or
+        one value per k.
+        """
+        columns = (
+            np.broadcast_to(v, len(method.k)).tolist() for v in (series, x, expected, status)
+        )
         quantity_index = QUANTITIES.index(quantity)
         for k_index, entries in enumerate(zip(*columns, strict=True)):
             self.points.append(((problem, method), k_index, quantity_index, (panel, *entries)))
 
     def run(self, trials: int, **options: Any) -> dict[str, list[Any]]:
         """Simulate, and return the table of the figure."""
-        cells = list(dict.fromkeys(cell for cell, *_ in self.points))  # bias and variance come from one simulation
+        cells = list(
+            dict.fromkeys(cell for cell, *_ in self.points)
+        )  # bias and variance come from one simulation
         estimates = dict(zip(cells, montecarlo.run(cells, trials=trials, **options), strict=True))
         rows = list(self.rows)
         for cell, k_index, quantity_index, (panel, series, x, expected, status) in self.points:
             mean = float(estimates[cell].mean[k_index, quantity_index])
             error = float(estimates[cell].standard_error[k_index, quantity_index])
-            rows.append((panel, series, "simulation", float(x), mean, error, trials, float(expected), status))
+            rows.append(
+                (
+                    panel,
+                    series,
+                    "simulation",
+                    float(x),
+                    mean,
+                    error,
+                    trials,
+                    float(expected),
+                    status,
+                )
+            )
         return {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
 
 
@@ -87,10 +111,14 @@ def deviation(table: Mapping[str, list[Any]]) -> dict[str, dict[str, Any]]:
     """
     deviations: dict[str, dict[str, Any]] = {}
     names = ("kind", "mean", "expected", "standard_error", "status", "series", "x")
-    for kind, mean, expected, error, status, series, x in zip(*(table[name] for name in names), strict=True):
+    for kind, mean, expected, error, status, series, x in zip(
+        *(table[name] for name in names), strict=True
+    ):
         if kind != "simulation" or not (math.isfinite(expected) and error > 0):
             continue
-        entry = deviations.setdefault(status, {"largest": -1.0, "points": 0, "series": "", "x": 0.0})
+        entry = deviations.setdefault(
+            status, {"largest": -1.0, "points": 0, "series": "", "x": 0.0}
+        )
         entry["points"] += 1
         distance = round(abs(mean - expected) / error, 10)
         if distance > entry["largest"]:
@@ -100,7 +128,9 @@ def deviation(table: Mapping[str, list[Any]]) -> dict[str, dict[str, Any]]:
 
 def _subsampling(c: SimpleNamespace) -> Plan:
     """Figure 1: the rows and columns of one member."""
-    features, samples = draw_members(c.n, c.p, 1, seed=c.seed, max_features=c.n_features, max_samples=c.n_samples)
+    features, samples = draw_members(
+        c.n, c.p, 1, seed=c.seed, max_features=c.n_features, max_samples=c.n_samples
+    )
     assert samples is not None
     plan = Plan()
     plan.line("member", "shape", [c.n, c.p], [0.0, 1.0], kind="picture")
@@ -118,14 +148,31 @@ def _risk_against_members(c: SimpleNamespace) -> Plan:
         name = f"gamma={gamma:g}"
         m = round(float(theory.optimal_alpha(gamma, c.sigma)) * p)
         problem = LinearProblem(c.n, p, c.sigma)
-        for rows, label, status in ((c.n, "all rows", "exact"), (round(c.row_factor * m), "few rows", "approximate")):
+        for rows, label, status in (
+            (c.n, "all rows", "exact"),
+            (round(c.row_factor * m), "few rows", "approximate"),
+        ):
             series = f"{name}, {label}"
             expected_risk = partial(theory.expected_risk, c.n, p, m, c.sigma, n_samples=rows)
             plan.line("risk", series, fine, expected_risk(k=fine))
             method = Ensemble(m, 1.0 if rows == c.n else rows, k=c.k)
-            plan.simulate(problem, method, "risk", series, x=c.k, expected=expected_risk(k=c.k), status=status)
-        plan.simulate(problem, Ensemble(m, k=c.k, sampling="determinantal"), "risk", f"{name}, determinantal", c.k)
-        plan.line("risk", f"{name}, optimal ridge", [1.0], theory.optimal_ridge_risk(gamma, c.sigma), "reference")
+            plan.simulate(
+                problem, method, "risk", series, x=c.k, expected=expected_risk(k=c.k), status=status
+            )
+        plan.simulate(
+            problem,
+            Ensemble(m, k=c.k, sampling="determinantal"),
+            "risk",
+            f"{name}, determinantal",
+            c.k,
+        )
+        plan.line(
+            "risk",
+            f"{name}, optimal ridge",
+            [1.0],
+            theory.optimal_ridge_risk(gamma, c.sigma),
+            "reference",
+        )
     return plan
 
 
@@ -139,7 +186,9 @@ def _risk_against_noise(c: SimpleNamespace) -> Plan:
         return max(1.0, float(theory.optimal_alpha(gamma, sigma, k=k)) * float(c.p))
 
     def smooth_risk(size: float, sigma: float, k: float) -> float:
-        """Risk interpolated between whole numbers of columns, without which the line would be a saw."""
+        """Risk interpolated between whole numbers of columns, without which the line would be a
+        saw.
+        """
         whole_sizes = np.array([np.floor(size), np.floor(size) + 1])
         low, high = theory.expected_risk(c.n, c.p, whole_sizes, sigma, k=k)
         return float(low ** (1 - size % 1) * high ** (size % 1))
@@ -155,12 +204,22 @@ def _risk_against_noise(c: SimpleNamespace) -> Plan:
         m = round(best_size(sigma, INF))
         expected = theory.expected_risk(c.n, c.p, m, sigma, k=c.ks)
         names = [f"k={k}" for k in c.ks]
-        plan.simulate(problem, Ensemble(m, k=c.ks), "alpha_*", names, x=sigma, expected=expected, status="exact")
+        plan.simulate(
+            problem,
+            Ensemble(m, k=c.ks),
+            "alpha_*",
+            names,
+            x=sigma,
+            expected=expected,
+            status="exact",
+        )
         for k in c.ks:
             m = round(best_size(sigma, k))
             expected = theory.expected_risk(c.n, c.p, m, sigma, k=k)
             method = Ensemble(m, k=(k,))
-            plan.simulate(problem, method, "alpha of k", f"k={k}", x=sigma, expected=expected, status="exact")
+            plan.simulate(
+                problem, method, "alpha of k", f"k={k}", x=sigma, expected=expected, status="exact"
+            )
     return plan
 
 
@@ -183,7 +242,9 @@ def _scaled(c: SimpleNamespace) -> Plan:
             expected = theory.expected_risk(c.n, c.p, m, sigma, k=INF, mu=mu)
             problem = LinearProblem(c.n, c.p, sigma)
             method = Ensemble(m, k=(INF,), members=c.members, scale=mu)
-            plan.simulate(problem, method, "risk", series, x=sigma, expected=expected, status="exact")
+            plan.simulate(
+                problem, method, "risk", series, x=sigma, expected=expected, status="exact"
+            )
     plan.line("risk", "optimal ridge", fine, theory.optimal_ridge_risk(gamma, fine), "reference")
     return plan
 
@@ -223,7 +284,9 @@ def _double_descent(c: SimpleNamespace) -> Plan:
     def risks(m: int) -> Floats:
         """Expected risk of least-squares members below the peak and of minimum-norm members above."""
         if abs(m - c.n) <= 1:
-            return np.where(np.isinf(c.ks), np.nan, np.inf)  # pairs have a finite limit but no formula at finite n
+            return np.where(
+                np.isinf(c.ks), np.nan, np.inf
+            )  # pairs have a finite limit but no formula at finite n
         if m < c.n:
             return theory.expected_risk(c.n, c.p, m, c.sigma, k=c.ks)
         return theory.minimum_norm_risk(c.n, c.p, m, c.sigma, k=c.ks, n_samples=c.n)
@@ -235,7 +298,9 @@ def _double_descent(c: SimpleNamespace) -> Plan:
         status = ["exact" if m < c.n or k == 1 else "approximate" for k in c.ks]
         method = Ensemble(m, k=c.ks, members=c.members)
         plan.simulate(problem, method, "risk", series, x=m, expected=risks(m), status=status)
-    plan.line("risk", "optimal ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference")
+    plan.line(
+        "risk", "optimal ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference"
+    )
     plan.line("risk", "columns = rows", [c.n], 0.0, "reference")
     return plan
 
@@ -244,13 +309,20 @@ def _unequal_covariance(c: SimpleNamespace) -> Plan:
     """Risk of uniform and ridge-matched sampling under unequal covariance."""
     plan = Plan()
     for covariance, strength in c.covariances:
-        problem = LinearProblem(c.n, c.p, c.sigma, covariance, strength=strength, coefficients="fixed")
+        problem = LinearProblem(
+            c.n, c.p, c.sigma, covariance, strength=strength, coefficients="fixed"
+        )
         Sigma = problem.covariance_matrix()
         beta = problem.fixed_beta()
         eigenvalues = np.linalg.eigvalsh(Sigma)
-        ensemble_risk = partial(theory.covariance_risk, Sigma, beta, sigma=c.sigma, n=c.n, n_subsets=c.n_subsets, rng=0)
+        ensemble_risk = partial(
+            theory.covariance_risk, Sigma, beta, sigma=c.sigma, n=c.n, n_subsets=c.n_subsets, rng=0
+        )
         # lines have values at the simulated fractions and between them
-        fractions = {*c.shares, *np.linspace(c.shares[0], c.shares[-1], c.line_points).round(3).tolist()}
+        fractions = {
+            *c.shares,
+            *np.linspace(c.shares[0], c.shares[-1], c.line_points).round(3).tolist(),
+        }
         for fraction in sorted(fractions):
             penalty = _penalty_of_degrees(eigenvalues, c.n, fraction)
             probabilities = theory.ridge_matched_probabilities(Sigma, penalty, n=c.n)
@@ -265,19 +337,31 @@ def _unequal_covariance(c: SimpleNamespace) -> Plan:
             for series, (method, expected) in methods.items():
                 plan.line(covariance, series, [fraction], expected)
                 if fraction in c.shares:
-                    plan.simulate(problem, method, covariance, series, x=fraction, expected=expected, status="limit")
+                    plan.simulate(
+                        problem,
+                        method,
+                        covariance,
+                        series,
+                        x=fraction,
+                        expected=expected,
+                        status="limit",
+                    )
     return plan
 
 
 def _penalty_of_degrees(eigenvalues: NDArray[np.floating[Any]], n: int, fraction: float) -> float:
-    """The ridge penalty at which the degrees of freedom are this fraction of the columns, in the limit."""
+    """The ridge penalty at which the degrees of freedom are this fraction of the columns, in the
+    limit.
+    """
     degrees = fraction * len(eigenvalues)
     log_mu = brentq(lambda u: np.sum(eigenvalues / (eigenvalues + np.exp(u))) - degrees, -30, 30)
     return float(np.exp(log_mu) * (n - degrees))
 
 
 def _dropout(c: SimpleNamespace) -> Plan:
-    """Limiting risks as functions of alpha; dropout is ridge with lambda / n = (1 - alpha) / alpha, over alpha."""
+    """Limiting risks as functions of alpha; dropout is ridge with lambda / n = (1 - alpha) / alpha,
+    over alpha.
+    """
     plan = Plan()
     for gamma in c.gammas:
         panel = f"gamma={gamma:g}"
@@ -294,7 +378,9 @@ def _dropout(c: SimpleNamespace) -> Plan:
             return {
                 "dropout": dropout(alpha, 1 / alpha),
                 "dropout times alpha": dropout(alpha, 1.0),
-                "ridge, implied penalty": theory.ridge_risk(theory.penalty_from_alpha(alpha, gamma), gamma, c.sigma),
+                "ridge, implied penalty": theory.ridge_risk(
+                    theory.penalty_from_alpha(alpha, gamma), gamma, c.sigma
+                ),
                 "ensemble, k=inf": theory.limiting_risk(alpha, gamma, c.sigma),
             }
 
@@ -307,14 +393,26 @@ def _dropout(c: SimpleNamespace) -> Plan:
             methods: dict[str, Method] = {
                 "dropout": Dropout(alpha),
                 "dropout times alpha": Dropout(alpha, rescale=True),
-                "ridge, implied penalty": Ridge(float(c.n * theory.penalty_from_alpha(alpha, gamma))),
+                "ridge, implied penalty": Ridge(
+                    float(c.n * theory.penalty_from_alpha(alpha, gamma))
+                ),
             }
             for series, method in methods.items():
                 expected = limits(alpha)[series]
-                plan.simulate(problem, method, panel, series, x=alpha, expected=expected, status="limit")
+                plan.simulate(
+                    problem, method, panel, series, x=alpha, expected=expected, status="limit"
+                )
             ensemble = Ensemble(m, k=(INF,), members=c.members)
             expected = theory.expected_risk(c.n, p, m, c.sigma, k=INF)
-            plan.simulate(problem, ensemble, panel, "ensemble, k=inf", x=alpha, expected=expected, status="exact")
+            plan.simulate(
+                problem,
+                ensemble,
+                panel,
+                "ensemble, k=inf",
+                x=alpha,
+                expected=expected,
+                status="exact",
+            )
     return plan
 
 
@@ -329,20 +427,34 @@ def _sparse(c: SimpleNamespace) -> Plan:
     methods = {
         "adaptive ensemble": tuned("AdaptiveOLSEnsembleRegressor"),
         "ensemble, size tuned": tuned("OLSEnsembleRegressorCV"),
-        "ridge": Estimator("sklearn.linear_model.RidgeCV", (("fit_intercept", False), ("alphas", penalties))),
-        "lasso": Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False), ("max_iter", 20_000))),
+        "ridge": Estimator(
+            "sklearn.linear_model.RidgeCV", (("fit_intercept", False), ("alphas", penalties))
+        ),
+        "lasso": Estimator(
+            "sklearn.linear_model.LassoCV", (("fit_intercept", False), ("max_iter", 20_000))
+        ),
     }
     for nonzeros in c.nonzeros:
         problem = LinearProblem(c.n, c.p, c.sigma, coefficients="sparse", nonzeros=nonzeros)
         for series, method in methods.items():
             plan.simulate(problem, method, "risk", series, nonzeros)
-        plan.line("risk", "coefficients known", [nonzeros], _risk_with_known_coefficients(c, problem), "reference")
-    plan.line("risk", "optimal ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference")
+        plan.line(
+            "risk",
+            "coefficients known",
+            [nonzeros],
+            _risk_with_known_coefficients(c, problem),
+            "reference",
+        )
+    plan.line(
+        "risk", "optimal ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference"
+    )
     return plan
 
 
 def _distance_from_ridge(c: SimpleNamespace) -> Plan:
-    """Relative distance, on real columns, of the fitted values of k members from the equivalent ridge regression."""
+    """Relative distance, on real columns, of the fitted values of k members from the equivalent
+    ridge regression.
+    """
     plan = Plan()
     spectra, carbon = load_soil_carbon(return_X_y=True)
     X = spectra[: c.n, :: c.every]
@@ -354,7 +466,11 @@ def _distance_from_ridge(c: SimpleNamespace) -> Plan:
     probabilities = {"max_features": process.probabilities}
     settings_of_series = {
         "determinantal": {"max_features": float(c.size) / A.shape[1], "sampling": "determinantal"},
-        "coin flips, same probabilities": {**probabilities, "sampling": "bernoulli", "design": "independent"},
+        "coin flips, same probabilities": {
+            **probabilities,
+            "sampling": "bernoulli",
+            "design": "independent",
+        },
         "balanced, same probabilities": {**probabilities, "design": "balanced"},
         "balanced, uniform": {"max_features": c.size},
     }
@@ -367,7 +483,19 @@ def _distance_from_ridge(c: SimpleNamespace) -> Plan:
         means = distances.mean(axis=0)
         errors = distances.std(axis=0, ddof=1) / c.repeats**0.5
         for k, mean, error in zip(c.k, means, errors, strict=True):
-            plan.rows.append(("distance", series, "simulation", k, float(mean), float(error), c.repeats, math.nan, ""))
+            plan.rows.append(
+                (
+                    "distance",
+                    series,
+                    "simulation",
+                    k,
+                    float(mean),
+                    float(error),
+                    c.repeats,
+                    math.nan,
+                    "",
+                )
+            )
     return plan
 
 
@@ -384,7 +512,14 @@ def _risk_with_known_coefficients(c: SimpleNamespace, problem: LinearProblem) ->
 
 
 PLANS: Mapping[str, Callable[[SimpleNamespace], Plan]] = {
-    "figure1": _subsampling, "figure2": _risk_against_members, "figure3": _risk_against_noise, "figure4": _scaled,
-    "figure5": _bias_and_variance, "figure6": _double_descent, "figure7": _unequal_covariance, "figure8": _dropout,
-    "figure9": _sparse, "figure10": _distance_from_ridge,
-}  # fmt: skip
+    "figure1": _subsampling,
+    "figure2": _risk_against_members,
+    "figure3": _risk_against_noise,
+    "figure4": _scaled,
+    "figure5": _bias_and_variance,
+    "figure6": _double_descent,
+    "figure7": _unequal_covariance,
+    "figure8": _dropout,
+    "figure9": _sparse,
+    "figure10": _distance_from_ridge,
+}

@@ -1,7 +1,7 @@
 """Constants of every figure: the numbers of the captions, and the extent of the simulation.
 
-``paper`` has the numbers of trials, members and points of the captions; ``quick`` has smaller numbers, for a look
-within a minute.
+``paper`` has the numbers of trials, members and points of the captions; ``quick`` has smaller
+numbers, for a look within a minute.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Recipe:
 
 
 RECIPES: Mapping[str, Recipe] = {
-    "figure1": Recipe("subsampling", {"n": 12, "p": 9, "n_features": 4, "n_samples": 8, "seed": 3, "trials": 0}),
+    "figure1": Recipe(
+        "subsampling", {"n": 12, "p": 9, "n_features": 4, "n_samples": 8, "seed": 3, "trials": 0}
+    ),
     "figure2": Recipe(
         "risk against the number of members",
         {"n": 200, "sigma": 1.0, "gammas": (0.5, 1.0, 2.0), "row_factor": 1.1},
@@ -86,14 +88,33 @@ RECIPES: Mapping[str, Recipe] = {
     "figure6": Recipe(
         "through the interpolation peak",
         {"n": 100, "p": 200, "sigma": 0.5, "ks": (1, 10, float("inf")), "members": 100},
-        paper={"trials": 100, "sizes": (5, 10, 20, 30, 40, 50, 60, 70, 80, 88, 93, 107, 112, 120, 135, 150, 175, 200)},
+        paper={
+            "trials": 100,
+            "sizes": (5, 10, 20, 30, 40, 50, 60, 70, 80, 88, 93, 107, 112, 120, 135, 150, 175, 200),
+        },
         quick={"trials": 20, "sizes": (10, 30, 50, 70, 88, 112, 130, 160, 200)},
     ),
     "figure7": Recipe(
         "unequal covariance",
-        {"n": 100, "p": 100, "sigma": 0.3, "covariances": (("diagonal", 0.01), ("ar1", 0.8)), "members": 100},
-        paper={"trials": 150, "shares": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), "line_points": 36, "n_subsets": 200},
-        quick={"trials": 20, "shares": (0.15, 0.3, 0.45, 0.6, 0.75), "line_points": 11, "n_subsets": 200},
+        {
+            "n": 100,
+            "p": 100,
+            "sigma": 0.3,
+            "covariances": (("diagonal", 0.01), ("ar1", 0.8)),
+            "members": 100,
+        },
+        paper={
+            "trials": 150,
+            "shares": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+            "line_points": 36,
+            "n_subsets": 200,
+        },
+        quick={
+            "trials": 20,
+            "shares": (0.15, 0.3, 0.45, 0.6, 0.75),
+            "line_points": 11,
+            "n_subsets": 200,
+        },
     ),
     "figure8": Recipe(
         "dropout, ensemble and ridge",

@@ -47,7 +47,8 @@ def compute(
     Returns
     -------
     dict of columns
-        ``panel``, ``series``, ``kind``, ``x``, ``mean``, ``standard_error``, ``trials``, ``expected``, ``status``.
+        ``panel``, ``series``, ``kind``, ``x``, ``mean``, ``standard_error``, ``trials``,
+        ``expected``, ``status``.
 
     Examples
     --------
@@ -58,7 +59,9 @@ def compute(
     if name not in RECIPES:
         raise ValueError(f"there is no figure {name!r}; there are {', '.join(RECIPES)}.")
     constants = RECIPES[name].at(scale)
-    return PLANS[name](constants).run(constants.trials, seed=seed, n_jobs=n_jobs, store=store, progress=progress)
+    return PLANS[name](constants).run(
+        constants.trials, seed=seed, n_jobs=n_jobs, store=store, progress=progress
+    )
 
 
 def reproduce(
@@ -80,7 +83,8 @@ def reproduce(
     scale : {"paper", "quick"}, default="paper"
         The captions' constants, or fewer trials and points.
     out : path, default="figures"
-        Folder. Trials of finished points are kept in ``out/trials``: a stopped run goes on where it stopped.
+        Folder. Trials of finished points are kept in ``out/trials``: a stopped run goes on where it
+        stopped.
     seed : int, default=2020
         Seed of the simulation; the default is the year of the paper.
     n_jobs : int, default=-1
@@ -93,25 +97,41 @@ def reproduce(
     Returns
     -------
     list of dict
-        Report of every figure: name, title, seconds, files, and the largest deviation from theory in standard errors.
+        Report of every figure: name, title, seconds, files, and the largest deviation from theory
+        in standard errors.
     """
     from_extra("matplotlib", "plot", "Drawing figures")  # fail before the simulation, not after it
     reports = []
     for name in list(RECIPES) if names is None else names:
         start = time.perf_counter()
         figure_progress = partial(progress, name) if progress else None
-        table = compute(name, scale, seed=seed, n_jobs=n_jobs, store=Path(out) / "trials", progress=figure_progress)
+        table = compute(
+            name,
+            scale,
+            seed=seed,
+            n_jobs=n_jobs,
+            store=Path(out) / "trials",
+            progress=figure_progress,
+        )
         atomically(Path(out) / f"{name}.csv", partial(_write_csv, table))
         files = save(draw(name, table), out, name)
         seconds = time.perf_counter() - start
         recipe = RECIPES[name]
         largest_deviation = deviation(table)
         manifest = {
-            "figure": name, "title": recipe.title, "scale": scale, "constants": vars(recipe.at(scale)), "seed": seed,
-            "seconds": round(seconds, 3), "deviation": largest_deviation, "versions": versions(),
-        }  # fmt: skip
+            "figure": name,
+            "title": recipe.title,
+            "scale": scale,
+            "constants": vars(recipe.at(scale)),
+            "seed": seed,
+            "seconds": round(seconds, 3),
+            "deviation": largest_deviation,
+            "versions": versions(),
+        }
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-        atomically(Path(out) / f"{name}.json", partial(Path.write_text, data=text, encoding="utf-8"))
+        atomically(
+            Path(out) / f"{name}.json", partial(Path.write_text, data=text, encoding="utf-8")
+        )
         summary = {"name": name, "title": recipe.title, "seconds": seconds, "files": files}
         reports.append({**summary, "deviation": largest_deviation})
         if finished:

@@ -1,4 +1,5 @@
-"""Simulation: problems with a known answer, methods to solve the problems, Monte Carlo with standard errors.
+"""Simulation: problems with a known answer, methods to solve the problems, Monte Carlo with
+standard errors.
 
 Nothing in this package uses the theory, so agreement with the theory is evidence.
 """
@@ -7,4 +8,13 @@ from .methods import Dropout, Ensemble, Estimator, Ridge
 from .montecarlo import Estimate, run
 from .problems import LinearProblem, Sample
 
-__all__ = ["Dropout", "Ensemble", "Estimate", "Estimator", "LinearProblem", "Ridge", "Sample", "run"]
+__all__ = [
+    "Dropout",
+    "Ensemble",
+    "Estimate",
+    "Estimator",
+    "LinearProblem",
+    "Ridge",
+    "Sample",
+    "run",
+]

@@ -1,7 +1,8 @@
 r"""Methods to try on a problem: ensembles, ridge, dropout, any estimator.
 
-Methods that are linear in `y` are fitted to the signal and the noise as two targets. The two errors add up to the error
-of the fit, and the two energies are its bias and its variance in every trial, at the price of a second right-hand side.
+Methods that are linear in `y` are fitted to the signal and the noise as two targets. The two errors
+add up to the error of the fit, and the two energies are its bias and its variance in every trial,
+at the price of a second right-hand side.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ QUANTITIES = ("risk", "bias", "variance")
 
 @dataclass(frozen=True)
 class Ensemble:
-    r"""Least-squares members without intercept, averaged, at several numbers of members from one solve.
+    r"""Least-squares members without intercept, averaged, at several numbers of members from one
+    solve.
 
     Parameters
     ----------
@@ -34,8 +36,9 @@ class Ensemble:
     max_samples : int or float, default=1.0
         Rows per member.
     k : tuple of int or inf, default=(100,)
-        Numbers of members, ascending: the first `k` members drawn are averaged. If ``inf`` is included, every `k`
-        is computed from all K members drawn, as :math:`R_{off} + (R_{diag} - R_{off})/k` with
+        Numbers of members, ascending: the first `k` members drawn are averaged. If ``inf`` is
+        included, every `k` is computed from all K members drawn, as :math:`R_{off} + (R_{diag} -
+        R_{off})/k` with
         :math:`R_{diag}` the mean energy of a member's error and :math:`R_{off}` the mean over different members.
         The expectation is equal, the noise is smaller, and ``k=inf`` is :math:`R_{off}`.
     members : int, default=None
@@ -47,8 +50,8 @@ class Ensemble:
     scale : float, default=1.0
         Factor on the average.
     penalty : float, default=None
-        If not None, columns are drawn with the probabilities matched to this ridge penalty on the drawn data, and
-        `max_features` is not used.
+        If not None, columns are drawn with the probabilities matched to this ridge penalty on the
+        drawn data, and `max_features` is not used.
 
     Examples
     --------
@@ -76,16 +79,24 @@ class Ensemble:
         if not uses_pairs:
             return _energies(sample, np.cumsum(coef, axis=1)[:, ks - 1] / ks[:, None])
         single = _energies(sample, coef).mean(axis=0)
-        mean = _energies(sample, coef.mean(axis=1))  # over all ordered pairs, including a member with itself
+        mean = _energies(
+            sample, coef.mean(axis=1)
+        )  # over all ordered pairs, including a member with itself
         pair = (n_members * mean - single) / (n_members - 1)
         return np.asarray(pair + (single - pair) / ks[:, None])
 
     def _coefficients(self, sample: Sample, n_members: int, seed: int) -> NDArray[np.float64]:
-        """Coefficients of all members, fitted to the signal and to the noise: shape (2, n_members, p)."""
+        """Coefficients of all members, fitted to the signal and to the noise: shape (2, n_members,
+        p).
+        """
         n, p = sample.X.shape
-        max_features = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
+        max_features = (
+            self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
+        )
         if self.penalty is not None:
-            max_features = inclusion_probabilities(sample.X, self.penalty, center=False, check_collinear=False)
+            max_features = inclusion_probabilities(
+                sample.X, self.penalty, center=False, check_collinear=False
+            )
         if self.sampling == "determinantal":
             size = subsets.Design(n, p, seed, max_features).expected_size  # type: ignore[arg-type]
             features = subsets.Determinantal.from_rows(sample.X, size).draw(0, n_members, seed=seed)
@@ -104,7 +115,9 @@ class Ensemble:
         problem = RowData(sample.X, _two_targets(sample), None, False)
         solution = _members.solve(problem, features, rows)
         coef = np.zeros((2, n_members, p))
-        coef[:, np.repeat(np.arange(n_members), features.sizes), features.indices] = solution.values.T
+        coef[:, np.repeat(np.arange(n_members), features.sizes), features.indices] = (
+            solution.values.T
+        )
         return coef
 
 
@@ -123,7 +136,9 @@ class Ridge:
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
-        model = RidgeRegressor(self.penalty, fit_intercept=False, solver="cholesky" if self.penalty else "svd")
+        model = RidgeRegressor(
+            self.penalty, fit_intercept=False, solver="cholesky" if self.penalty else "svd"
+        )
         return _energies(sample, model.fit(sample.X, _two_targets(sample)).coef_[:, None, :])
 
 

@@ -1,7 +1,8 @@
 r"""Trials in parallel: means and standard errors that do not depend on the number of threads.
 
-Trial `t` of a cell draws its data from (seed, problem, t) alone. Methods on the same problem therefore see the same
-data, and differences between methods are paired; different problems are independent.
+Trial `t` of a cell draws its data from (seed, problem, t) alone. Methods on the same problem
+therefore see the same data, and differences between methods are paired; different problems are
+independent.
 """
 
 from __future__ import annotations
@@ -104,28 +105,47 @@ def run(
     files = []
     values_of_cells = []
     for problem, method in cells:
-        cell = {"problem": _describe(problem), "method": _describe(method), "seed": seed, "olsen": __version__}
+        cell = {
+            "problem": _describe(problem),
+            "method": _describe(method),
+            "seed": seed,
+            "olsen": __version__,
+        }
         files.append(Path(store or "") / f"{_digest({**cell, 'trials': trials})}.npz")
         values_of_cells.append([] if store is None else _stored(files[-1]))
-    todo = [(c, number) for c, values in enumerate(values_of_cells) if not len(values) for number in range(trials)]
+    todo = [
+        (c, number)
+        for c, values in enumerate(values_of_cells)
+        if not len(values)
+        for number in range(trials)
+    ]
     total = trials * len(cells)
     if progress:
         progress(total - len(todo), total)
     # threads suffice: solvers release the interpreter lock
     parallel = Parallel(count_threads(n_jobs), require="sharedmem", return_as="generator")
-    with one_blas_thread():  # set once for all threads: threads that set and reset it separately would interfere
+    with (
+        one_blas_thread()
+    ):  # set once for all threads: threads that set and reset it separately would interfere
         results = parallel(delayed(_trial)(*cells[c], seed, number) for c, number in todo)
-        for done, ((c, _), values) in enumerate(zip(todo, results, strict=True), start=total - len(todo) + 1):
+        for done, ((c, _), values) in enumerate(
+            zip(todo, results, strict=True), start=total - len(todo) + 1
+        ):
             values_of_cells[c].append(values)
             if store is not None and len(values_of_cells[c]) == trials:
                 atomically(files[c], partial(np.savez, values=values_of_cells[c]))
             if progress:
                 progress(done, total)
-    return [Estimate(*cell, np.stack(values)) for cell, values in zip(cells, values_of_cells, strict=True)]
+    return [
+        Estimate(*cell, np.stack(values))
+        for cell, values in zip(cells, values_of_cells, strict=True)
+    ]
 
 
 def _stored(file: Path) -> Any:
-    """Stored values of a cell; empty if the file is missing or damaged, for example by a power failure."""
+    """Stored values of a cell; empty if the file is missing or damaged, for example by a power
+    failure.
+    """
     try:
         with np.load(file) as stored:
             return stored["values"]

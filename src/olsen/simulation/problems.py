@@ -2,7 +2,8 @@ r"""Problems with a known answer: rows of known covariance, with known coefficie
 
 .. math:: y = X\beta + \sigma z, \qquad x_i \sim N(0, \Sigma)
 
-The risk of coefficients `b` is :math:`(b-\beta)^\top\Sigma(b-\beta)`, which has no noise and needs no test set.
+The risk of coefficients `b` is :math:`(b-\beta)^\top\Sigma(b-\beta)`, which has no noise and needs
+no test set.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ class LinearProblem:
     covariance : {"identity", "diagonal", "ar1"}, default="identity"
         Covariance of a row. "diagonal" has variances in equal ratios from 1 down.
     strength : float, default=None
-        Parameter of the covariance: smallest variance, or correlation of neighbours. None: 0.01, 0.7.
+        Parameter of the covariance: smallest variance, or correlation of neighbours. None: 0.01,
+        0.7.
     coefficients : {"gaussian", "fixed", "sparse"}, default="gaussian"
-        A new random direction in every draw; entries of equal size and fixed signs, equal in all draws; or
-        `nonzeros` Gaussian entries at random positions. Always of norm one.
+        A new random direction in every draw; entries of equal size and fixed signs, equal in all
+        draws; or `nonzeros` Gaussian entries at random positions. Always of norm one.
     nonzeros : int, default=None
         Entries that are not zero, for sparse coefficients. None: a tenth of the columns.
     noise : {"gaussian", "student"}, default="gaussian"
@@ -97,7 +99,9 @@ class LinearProblem:
             "coefficients": [StrOptions({"gaussian", "fixed", "sparse"})],
             "nonzeros": [COUNT, None],
             "noise": [StrOptions({"gaussian", "student"})],
-            "degrees": [Number(Real, 2, None, closed="neither")],  # with fewer the noise has no variance
+            "degrees": [
+                Number(Real, 2, None, closed="neither")
+            ],  # with fewer the noise has no variance
         }
         validate_parameter_constraints(constraints, vars(self), "LinearProblem")
         if self.nonzeros is not None and self.nonzeros > self.p:
@@ -108,7 +112,9 @@ class LinearProblem:
         return _covariance(self.covariance, self._strength, self.p)
 
     def fixed_beta(self) -> NDArray[np.float64]:
-        """The coefficients of ``coefficients="fixed"``: entries of equal size with fixed pseudorandom signs."""
+        """The coefficients of ``coefficients="fixed"``: entries of equal size with fixed
+        pseudorandom signs.
+        """
         signs = np.random.Generator(np.random.Philox(self.p)).choice([-1.0, 1.0], size=self.p)
         return np.asarray(signs / np.sqrt(self.p))
 
@@ -123,7 +129,9 @@ class LinearProblem:
         if self.noise == "gaussian":
             noise = rng.standard_normal(self.n)
         else:
-            noise = np.sqrt((self.degrees - 2) / self.degrees) * rng.standard_t(self.degrees, self.n)
+            noise = np.sqrt((self.degrees - 2) / self.degrees) * rng.standard_t(
+                self.degrees, self.n
+            )
         return Sample(X, beta, self.sigma * noise, covariance)
 
     @property

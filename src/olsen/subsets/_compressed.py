@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._execution.threads import cached_property
 
-# ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks of ``range(n_items)``; it may use threads, and
-# returns the results in order
+# ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks of ``range(n_items)``; it
+# may use threads, and returns the results in order
 Mapper = Callable[[Callable[[int, int], Any], int], list[Any]]
 
 
@@ -47,10 +47,13 @@ class Subsets(Sequence[NDArray[np.int64]]):
         arrays = [np.unique(np.asarray(items, dtype=np.int64)) for items in lists]
         for number, (items, unique) in enumerate(zip(lists, arrays, strict=True)):
             if np.size(items) != len(unique):
-                raise ValueError(f"subset {number} names an item twice; subsets are drawn without replacement.")
+                raise ValueError(
+                    f"subset {number} names an item twice; subsets are drawn without replacement."
+                )
             if len(unique) and (unique[0] < 0 or unique[-1] >= n_items):
                 raise ValueError(
-                    f"subset {number} holds items from {unique[0]} to {unique[-1]}, but there are only {n_items} items."
+                    f"subset {number} holds items from {unique[0]} to {unique[-1]}, but there are"
+                    f" only {n_items} items."
                 )
         return cls.stack(arrays, n_items)
 
@@ -68,10 +71,16 @@ class Subsets(Sequence[NDArray[np.int64]]):
     def joined(cls, parts: Sequence[Subsets], n_items: int) -> Subsets:
         """Members of several draws, one after the other."""
         sizes = np.concatenate([np.empty(0, dtype=np.int64), *(part.sizes for part in parts)])
-        return parts[0] if len(parts) == 1 else cls._from_sizes(n_items, sizes, [part.indices for part in parts])
+        return (
+            parts[0]
+            if len(parts) == 1
+            else cls._from_sizes(n_items, sizes, [part.indices for part in parts])
+        )
 
     @classmethod
-    def _from_sizes(cls, n_items: int, sizes: ArrayLike, indices: Sequence[NDArray[np.int64]]) -> Subsets:
+    def _from_sizes(
+        cls, n_items: int, sizes: ArrayLike, indices: Sequence[NDArray[np.int64]]
+    ) -> Subsets:
         indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         return cls(n_items, indptr, np.concatenate([np.empty(0, dtype=np.int64), *indices]))
 
@@ -115,4 +124,6 @@ class Subsets(Sequence[NDArray[np.int64]]):
         """Members ``start`` to ``stop``, without copying the indices."""
         first = self.indptr[start]
         last = self.indptr[stop]
-        return Subsets(self.n_items, self.indptr[start : stop + 1] - first, self.indices[first:last])
+        return Subsets(
+            self.n_items, self.indptr[start : stop + 1] - first, self.indices[first:last]
+        )

@@ -39,16 +39,18 @@ class Design:
     n_given : int or None, default=None
         Number of rows passed to ``fit``, including rows of weight zero; None: `n_rows`.
     kept_rows : ndarray or None, default=None
-        Indices of the rows with positive weight among the rows passed to ``fit``; None: all rows, or unknown.
+        Indices of the rows with positive weight among the rows passed to ``fit``; None: all rows,
+        or unknown.
     shares : ndarray of shape (n_schemes,) or None, default=None
-        Fraction of the members drawn by each scheme of a mixture: determinantal schemes, then uniform members of size
-        `max_features` if there is one more entry than `penalties`.
+        Fraction of the members drawn by each scheme of a mixture: determinantal schemes, then
+        uniform members of size `max_features` if there is one more entry than `penalties`.
     spreads : ndarray of shape (n_determinantal, n_columns) or None, default=None
         Prior variances of the columns, for each determinantal scheme.
     penalties : ndarray of shape (n_determinantal,) or None, default=None
         Penalty of each determinantal scheme.
     process : tuple of Determinantal or None, default=None
-        Processes that determinantal members are drawn from, computed once: drawing again does not need the data.
+        Processes that determinantal members are drawn from, computed once: drawing again does not
+        need the data.
     column_order : ndarray of shape (n_columns,) or None, default=None
         Column at each position from which uniform members are drawn; None: the order of the data.
 
@@ -81,7 +83,9 @@ class Design:
     @property
     def uniform(self) -> Design:
         """Design of the uniform members of a mixture."""
-        return replace(self, sampling="fixed", shares=None, spreads=None, penalties=None, process=None)
+        return replace(
+            self, sampling="fixed", shares=None, spreads=None, penalties=None, process=None
+        )
 
     @property
     def uniform_share(self) -> float:
@@ -94,7 +98,9 @@ class Design:
         """Whether members see every row: the fraction 1.0, not the count of one."""
         return isinstance(self.max_samples, float) and self.max_samples == 1.0
 
-    def draw(self, start: int, stop: int, mapper: Mapper | None = None) -> tuple[Subsets, Subsets | None]:
+    def draw(
+        self, start: int, stop: int, mapper: Mapper | None = None
+    ) -> tuple[Subsets, Subsets | None]:
         """Columns of members `start` to `stop`, and their rows; None: all rows."""
         if self.sampling == "determinantal" or self.shares is not None:
             assert self.process is not None
@@ -114,7 +120,9 @@ class Design:
             mapper=mapper,
         )
         if self.column_order is not None:
-            features = Subsets.stack([np.sort(self.column_order[subset]) for subset in features], self.n_columns)
+            features = Subsets.stack(
+                [np.sort(self.column_order[subset]) for subset in features], self.n_columns
+            )
         return features, samples
 
     def _draw_schemes(
@@ -129,7 +137,9 @@ class Design:
             first = int(np.sum(scheme[:start] == i))
             last = int(np.sum(scheme[:stop] == i))
             if i < len(process):
-                members.append(iter(process[i].draw(first, last, seed=self.seed, mapper=mapper, law=i)))
+                members.append(
+                    iter(process[i].draw(first, last, seed=self.seed, mapper=mapper, law=i))
+                )
             else:
                 members.append(iter(self.uniform.draw(first, last, mapper)[0]))
         return Subsets.stack([next(members[i]) for i in scheme[start:].tolist()], self.n_columns)
@@ -149,7 +159,11 @@ class Design:
 
     def member_columns(self, k: float) -> Subsets | MemberLists:
         """Columns of the first k members."""
-        return MemberLists(lambda start, stop: self.draw(start, stop)[0]) if k == np.inf else self.draw(0, int(k))[0]
+        return (
+            MemberLists(lambda start, stop: self.draw(start, stop)[0])
+            if k == np.inf
+            else self.draw(0, int(k))[0]
+        )
 
     def member_rows(self, k: float) -> list[NDArray[np.int64]] | MemberLists:
         """Indices of the rows of the first k members, among the rows passed to ``fit``."""
@@ -171,7 +185,9 @@ class Design:
         columns = self.max_features
         if np.ndim(columns):
             return float(np.sum(columns))
-        return float(columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns)
+        return float(
+            columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns
+        )
 
 
 class MemberLists:
@@ -183,16 +199,19 @@ class MemberLists:
     def __getitem__(self, i: int | slice) -> Any:
         bounds = (i.start or 0, i.stop) if isinstance(i, slice) else (i, i)
         if bounds[1] is None or min(bounds) < 0:
-            raise IndexError("there are infinitely many members: ask for some, counted from the first.")
+            raise IndexError(
+                "there are infinitely many members: ask for some, counted from the first."
+            )
         return self._draw(0, i.stop)[i] if isinstance(i, slice) else self._draw(i, i + 1)[0]
 
 
 def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
-    """Sampling scheme of each of the first `stop` members of a mixture, in the proportions `shares`.
+    """Sampling scheme of each of the first `stop` members of a mixture, in the proportions
+    `shares`.
 
-    Member j of a scheme with fraction w is due at (j + 1/2) / w, and members come as they are due. So the scheme of a
-    member does not depend on the number of members. With L schemes, the number of members of each is off by at most
-    1/2 + L w / 2.
+    Member j of a scheme with fraction w is due at (j + 1/2) / w, and members come as they are due.
+    So the scheme of a member does not depend on the number of members. With L schemes, the number
+    of members of each is off by at most 1/2 + L w / 2.
 
     Examples
     --------
@@ -201,7 +220,9 @@ def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
     [0, 1, 2, 0, 0, 1, 2, 0]
     """
     fraction = np.asarray(shares, dtype=np.float64)
-    count = np.where(fraction > 0, np.ceil(fraction * (stop + len(fraction))) + 1, 0).astype(np.int64)
+    count = np.where(fraction > 0, np.ceil(fraction * (stop + len(fraction))) + 1, 0).astype(
+        np.int64
+    )
     scheme = np.repeat(np.arange(len(fraction)), count)
     number = np.arange(len(scheme)) - np.repeat(np.cumsum(count) - count, count)
     due = (number + 0.5) / fraction[scheme]

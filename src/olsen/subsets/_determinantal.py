@@ -1,14 +1,16 @@
 r"""Determinantal sampling: subsets of columns in which similar columns repel each other.
 
-With :math:`G = X^\top X` (centred with an intercept), prior variances :math:`d_j > 0`, :math:`D = \mathrm{diag}(d)` and
+With :math:`G = X^\top X` (centred with an intercept), prior variances :math:`d_j > 0`, :math:`D =
+\mathrm{diag}(d)` and
 :math:`L = D^{1/2} G D^{1/2} / \lambda`, a subset S is drawn with probability :math:`\det(L_{SS}) / \det(I + L)`. The
-mean of least-squares fits on such subsets **is** generalised ridge regression, for every X, y, rank and penalty:
+mean of least-squares fits on such subsets **is** generalised ridge regression, for every X, y, rank
+and penalty:
 
 .. math:: E[b_S] = (G + \lambda D^{-1})^{-1} X^\top y, \qquad
           P(j \in S) = [L (I + L)^{-1}]_{jj}, \qquad E|S| = \mathrm{tr}\, L (I + L)^{-1} .
 
-Proof: :math:`\det(I + L) = \sum_S \det(L_{SS})`; differentiate both sides with respect to L. Dependent columns have
-determinant zero and are never drawn together. Status: theorem.
+Proof: :math:`\det(I + L) = \sum_S \det(L_{SS})`; differentiate both sides with respect to L.
+Dependent columns have determinant zero and are never drawn together. Status: theorem.
 """
 
 from __future__ import annotations
@@ -30,14 +32,22 @@ from ._drawing import DETERMINANTAL
 
 Array = NDArray[np.float64]
 
-ZERO_EIGENVALUE_TOL = 1e-13  # fraction of the largest eigenvalue, per column or row, below which one counts as zero
-SMALLEST_GRAM_PENALTY = 1e-9  # fraction of the largest eigenvalue, below which a Gram matrix is not accurate enough
-EQUAL_EIGENVALUE_TOL = 1e-6  # relative difference at which rounding could rotate eigenvectors within their span
+ZERO_EIGENVALUE_TOL = (
+    1e-13  # fraction of the largest eigenvalue, per column or row, below which one counts as zero
+)
+SMALLEST_GRAM_PENALTY = (
+    1e-9  # fraction of the largest eigenvalue, below which a Gram matrix is not accurate enough
+)
+EQUAL_EIGENVALUE_TOL = (
+    1e-6  # relative difference at which rounding could rotate eigenvectors within their span
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Tridiagonal:
-    """A symmetric matrix A = Q T Q' with T tridiagonal and Q a product of reflections, enough for ridge regression."""
+    """A symmetric matrix A = Q T Q' with T tridiagonal and Q a product of reflections, enough for
+    ridge regression.
+    """
 
     reflections: Array
     diagonal: Array
@@ -54,13 +64,16 @@ class Tridiagonal:
         below = np.asfortranarray(self.reflections[1:, :-1])
         rotated = C[1:]
         if len(below):
-            rotated = la.lapack.dormqr("L", trans, below, self.factors, C[1:], lwork=64 * max(C.shape))[0]
+            rotated = la.lapack.dormqr(
+                "L", trans, below, self.factors, C[1:], lwork=64 * max(C.shape)
+            )[0]
         return np.concatenate([C[:1], rotated])
 
 
 @dataclass(frozen=True, eq=False)
 class Determinantal:
-    """A determinantal process over columns, represented by the eigenvalues and eigenvectors of its matrix.
+    """A determinantal process over columns, represented by the eigenvalues and eigenvectors of its
+    matrix.
 
     Parameters
     ----------
@@ -71,8 +84,8 @@ class Determinantal:
     spreads : ndarray of shape (n_columns,)
         Prior variances, the diagonal of D; zero for columns that are never drawn.
     eigenvectors : ndarray of shape (n_columns, rank) or Tridiagonal
-        Eigenvectors of the same matrix, or its tridiagonal form, from which eigenvectors are computed on access: the
-        limit of infinitely many members does not need eigenvectors.
+        Eigenvectors of the same matrix, or its tridiagonal form, from which eigenvectors are
+        computed on access: the limit of infinitely many members does not need eigenvectors.
 
     Examples
     --------
@@ -93,25 +106,39 @@ class Determinantal:
 
     @classmethod
     def from_gram(
-        cls, G: Array, size: float | None = None, spreads: Array | None = None, *, penalty: float | None = None
+        cls,
+        G: Array,
+        size: float | None = None,
+        spreads: Array | None = None,
+        *,
+        penalty: float | None = None,
     ) -> Determinantal:
         """Build the process from products of the columns, for an expected `size` or a penalty.
 
-        By default `spreads` are one over the squared lengths, so that units of the columns do not matter.
+        By default `spreads` are one over the squared lengths, so that units of the columns do not
+        matter.
         """
         spreads = _spreads(np.diagonal(G), spreads)
         root = np.sqrt(spreads)
         scaled = (root[:, None] * G).T  # in column order, as LAPACK expects
         scaled *= root[:, None]
         form = Tridiagonal.of(scaled)
-        values = _above_rounding(la.eigvalsh_tridiagonal(form.diagonal, form.beside, check_finite=False))
+        values = _above_rounding(
+            la.eigvalsh_tridiagonal(form.diagonal, form.beside, check_finite=False)
+        )
         return cls(values, _penalty(values, size) if penalty is None else penalty, spreads, form)
 
     @classmethod
     def from_rows(
-        cls, Z: Array, size: float | None = None, spreads: Array | None = None, *, penalty: float | None = None
+        cls,
+        Z: Array,
+        size: float | None = None,
+        spreads: Array | None = None,
+        *,
+        penalty: float | None = None,
     ) -> Determinantal:
-        """Build the process from rows (n, p), centred with an intercept: for more columns than rows.
+        """Build the process from rows (n, p), centred with an intercept: for more columns than
+        rows.
 
         Singular values are used where the penalty is too small for the accuracy of a Gram matrix.
         """
@@ -126,7 +153,9 @@ class Determinantal:
             values, left_vectors = la.eigh(row_products(scaled), check_finite=False)
             values = _above_rounding(values)
             with suppress(ValueError):  # products may show too low a rank for the size
-                vectors = scaled.T @ left_vectors[:, len(left_vectors) - len(values) :] / np.sqrt(values)
+                vectors = (
+                    scaled.T @ left_vectors[:, len(left_vectors) - len(values) :] / np.sqrt(values)
+                )
                 process = process_of(values, vectors)
                 if not process.doubtful:
                     return process
@@ -146,8 +175,12 @@ class Determinantal:
         form = self.eigenvectors
         if isinstance(form, np.ndarray):
             return form
-        vectors = form.times_q(la.eigh_tridiagonal(form.diagonal, form.beside, check_finite=False)[1], "N")
-        return np.ascontiguousarray(_canonical(self.values, vectors[:, len(vectors) - len(self.values) :]))
+        vectors = form.times_q(
+            la.eigh_tridiagonal(form.diagonal, form.beside, check_finite=False)[1], "N"
+        )
+        return np.ascontiguousarray(
+            _canonical(self.values, vectors[:, len(vectors) - len(self.values) :])
+        )
 
     @property
     def chances(self) -> NDArray[np.float64]:
@@ -160,25 +193,41 @@ class Determinantal:
         return np.asarray(self.vectors**2 @ self.chances)
 
     def mean_coefficients(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Mean of all members, (p, q), from products C = X'y: the exact limit of many members, ridge regression."""
+        """Mean of all members, (p, q), from products C = X'y: the exact limit of many members,
+        ridge regression.
+        """
         root = np.sqrt(self.spreads)[:, None]
         form = self.eigenvectors
-        if isinstance(form, Tridiagonal) and len(C) > 1 and not self.doubtful:  # SciPy has no band of one number
+        if (
+            isinstance(form, Tridiagonal) and len(C) > 1 and not self.doubtful
+        ):  # SciPy has no band of one number
             banded = np.stack([form.diagonal + self.penalty, np.append(form.beside, 0.0)])
-            solved = la.solveh_banded(banded, form.times_q(root * C, "T"), lower=True, check_finite=False)
+            solved = la.solveh_banded(
+                banded, form.times_q(root * C, "T"), lower=True, check_finite=False
+            )
             return np.asarray(root * form.times_q(solved, "N"))
         inner = (self.vectors.T @ (root * C)) / (self.values + self.penalty)[:, None]
         return np.asarray(root * (self.vectors @ inner))
 
     def mean_inverse(self) -> NDArray[np.float64]:
-        """Mean over members of the inverses of their Gram matrices, zero outside their columns, (p, p)."""
+        """Mean over members of the inverses of their Gram matrices, zero outside their columns, (p,
+        p).
+        """
         half = np.sqrt(self.spreads)[:, None] * self.vectors / np.sqrt(self.values + self.penalty)
         return row_products(half)
 
-    def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0) -> Subsets:
-        """Members `start` to `stop`: each a function of the process, the seed, its number and `law`, its scheme."""
+    def draw(
+        self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0
+    ) -> Subsets:
+        """Members `start` to `stop`: each a function of the process, the seed, its number and
+        `law`, its scheme.
+        """
         spawn = (DETERMINANTAL, law) if law else (DETERMINANTAL,)
-        key = np.random.SeedSequence(seed, spawn_key=spawn).generate_state(2, np.uint64).view(np.int64)
+        key = (
+            np.random.SeedSequence(seed, spawn_key=spawn)
+            .generate_state(2, np.uint64)
+            .view(np.int64)
+        )
         p = len(self.spreads)
         chances = self.chances
 
@@ -198,19 +247,25 @@ class Determinantal:
             return Subsets(p, np.concatenate([[0], np.cumsum(sizes)]), indices)
 
         def work(first: int, last: int) -> Subsets:
-            return Subsets.joined([batch(a, min(a + 256, last)) for a in range(first, last, 256)], p)
+            return Subsets.joined(
+                [batch(a, min(a + 256, last)) for a in range(first, last, 256)], p
+            )
 
         count = stop - start
         return Subsets.joined([work(0, count)] if mapper is None else mapper(work, count), p)
 
 
 def _spreads(squares: Array, spreads: Array | None) -> Array:
-    """Checked prior variances; by default one over the squared lengths of the columns, zero for constant columns."""
+    """Checked prior variances; by default one over the squared lengths of the columns, zero for
+    constant columns.
+    """
     if spreads is None:
         return np.divide(1.0, squares, out=np.zeros(len(squares)), where=squares > 0)
     spreads = np.asarray(spreads, dtype=np.float64)
     if spreads.shape != squares.shape or not np.all((spreads >= 0) & np.isfinite(spreads)):
-        raise ValueError(f"spreads must be one finite number, at least 0, for each of {len(squares)} columns.")
+        raise ValueError(
+            f"spreads must be one finite number, at least 0, for each of {len(squares)} columns."
+        )
     return np.where(squares > 0, spreads, 0.0)
 
 
@@ -224,14 +279,16 @@ def _penalty(values: Array, size: float | None) -> float:
         raise ValueError("give an expected size, or a penalty.")
     if not 0 < size < len(values):
         raise ValueError(
-            f"members of {size:g} columns on average cannot be drawn: determinantal members are smaller than the rank "
-            f"of the columns, {len(values)} (centred, if an intercept is fitted). Use a smaller max_features."
+            f"members of {size:g} columns on average cannot be drawn: determinantal members are"
+            f" smaller than the rank of the columns, {len(values)} (centred, if an intercept is"
+            " fitted). Use a smaller max_features."
         )
     return penalty_of_size(values, size)
 
 
 def penalty_of_size(values: NDArray[np.float64], size: float) -> float:
-    r"""The penalty at which ridge regression has `size` degrees of freedom, from the eigenvalues of the Gram matrix.
+    r"""The penalty at which ridge regression has `size` degrees of freedom, from the eigenvalues of
+    the Gram matrix.
 
     .. math:: \sum_k g_k / (g_k + \lambda) = m
 
@@ -252,15 +309,18 @@ def penalty_of_size(values: NDArray[np.float64], size: float) -> float:
 
 
 def _canonical(values: Array, vectors: Array) -> Array:
-    """Eigenvectors in a canonical basis: equal eigenvalues have eigenvectors that rounding may rotate in their span.
+    """Eigenvectors in a canonical basis: equal eigenvalues have eigenvectors that rounding may
+    rotate in their span.
 
-    Members would otherwise depend on the order in which the products were summed. The projections of fixed random
-    directions on the span, made orthonormal, depend on the span alone.
+    Members would otherwise depend on the order in which the products were summed. The projections
+    of fixed random directions on the span, made orthonormal, depend on the span alone.
     """
     equal = np.diff(values) <= EQUAL_EIGENVALUE_TOL * values[1:]
     edges = np.flatnonzero(np.concatenate([[True], ~equal, [True]]))
     out = vectors.copy()
-    directions = np.random.default_rng(20200608).standard_normal((len(vectors), int(np.diff(edges).max(initial=1))))
+    directions = np.random.default_rng(20200608).standard_normal(
+        (len(vectors), int(np.diff(edges).max(initial=1)))
+    )
     for first, last in pairwise(edges.tolist()):
         if last - first > 1:
             basis = vectors[:, first:last]

@@ -1,6 +1,8 @@
-"""Members drawn from random keys: fixed sizes and coin flips, independent and balanced; rejected members are redrawn.
+"""Members drawn from random keys: fixed sizes and coin flips, independent and balanced; rejected
+members are redrawn.
 
-Keys come from a counter-based generator (Philox): the keys of a row are a function of the seed and of the row's number.
+Keys come from a counter-based generator (Philox): the keys of a row are a function of the seed and
+of the row's number.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ MAX_ATTEMPTS = 1000  # draws of a member before the settings are refused
 
 
 def resolve_size(size: object, n_items: int, name: str) -> int:
-    """Turn ``max_features`` or ``max_samples`` into a count: an int as it is, a float as a fraction rounded down.
+    """Turn ``max_features`` or ``max_samples`` into a count: an int as it is, a float as a fraction
+    rounded down.
 
     A fraction gives at least one item.
 
@@ -35,22 +38,28 @@ def resolve_size(size: object, n_items: int, name: str) -> int:
     >>> resolve_size(0.29, 100, "max_features"), resolve_size(7, 100, "max_features")
     (29, 7)
     """
-    if isinstance(size, (bool, np.bool_)) or not isinstance(size, (int, float, np.integer, np.floating)):
+    if isinstance(size, (bool, np.bool_)) or not isinstance(
+        size, (int, float, np.integer, np.floating)
+    ):
         raise TypeError(f"{name} must be an int (a count) or a float (a fraction), got {size!r}.")
     if isinstance(size, (int, np.integer)):
         if not 1 <= size <= n_items:
-            raise ValueError(f"{name}={size} must lie between 1 and {n_items}; use a float for a fraction.")
+            raise ValueError(
+                f"{name}={size} must lie between 1 and {n_items}; use a float for a fraction."
+            )
         return int(size)
     if not 0 < size <= 1:
-        raise ValueError(f"{name}={size} is a fraction and must lie in (0, 1]; use an int for a count.")
+        raise ValueError(
+            f"{name}={size} is a fraction and must lie in (0, 1]; use an int for a count."
+        )
     return max(1, math.floor(float(size) * n_items + 1e-9))  # 0.29 * 100 is 28.999...
 
 
 def group_size(fraction: ArrayLike) -> NDArray[np.int64]:
     """Members that share one permutation in the balanced design, for one fraction or several.
 
-    Up to one half, members are disjoint blocks: floor(1/fraction). Above, their *complements* are disjoint blocks:
-    floor(1/(1-fraction)).
+    Up to one half, members are disjoint blocks: floor(1/fraction). Above, their *complements* are
+    disjoint blocks: floor(1/(1-fraction)).
 
     Examples
     --------
@@ -63,11 +72,13 @@ def group_size(fraction: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(np.maximum(1, n_blocks), dtype=np.int64)
 
 
-def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: int = COLUMNS) -> NDArray[np.int64]:
+def permutations(
+    n_items: int, stop: int, *, seed: int, start: int = 0, stream: int = COLUMNS
+) -> NDArray[np.int64]:
     """Random permutations number ``start`` to ``stop`` of a seed, one in each row.
 
-    With ``design="independent"`` and ``sampling="fixed"``, member ``i`` is the first ``size`` entries of permutation
-    ``i``, so all sizes of a member are nested.
+    With ``design="independent"`` and ``sampling="fixed"``, member ``i`` is the first ``size``
+    entries of permutation ``i``, so all sizes of a member are nested.
 
     Examples
     --------
@@ -103,14 +114,17 @@ def draw(
     seed : int
         Non-negative seed; member ``i`` is a function of ``(seed, i)`` alone.
     size : int, default=None
-        Items per subset; with coin flips the expected number. Exactly one of `size` and `probabilities` is given.
+        Items per subset; with coin flips the expected number. Exactly one of `size` and
+        `probabilities` is given.
     probabilities : array-like of shape (n_items,), default=None
-        Inclusion probability of each item. With ``sampling="fixed"`` subsets are drawn systematically in random order:
-        every probability is met exactly and sizes differ by at most one, from the floor of their sum to its ceiling.
+        Inclusion probability of each item. With ``sampling="fixed"`` subsets are drawn
+        systematically in random order: every probability is met exactly and sizes differ by at most
+        one, from the floor of their sum to its ceiling.
     sampling : {"fixed", "bernoulli"}, default="fixed"
         Fixed sizes, or an independent coin flip for every item.
     design : {"independent", "balanced"}, default="independent"
-        Whether members are independent, or share permutations in groups of :func:`group_size` and avoid each other.
+        Whether members are independent, or share permutations in groups of :func:`group_size` and
+        avoid each other.
     start : int, default=0
         First member.
     stream : {0, 1}, default=0
@@ -118,8 +132,9 @@ def draw(
     attempt : int, default=0
         Number of the draw, for redrawing rejected members.
     mapper : callable, default=None
-        ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks, in threads if it likes, and returns the
-        results in order. None: one after the other. What is drawn does not depend on it.
+        ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks, in threads if it
+        likes, and returns the results in order. None: one after the other. What is drawn does not
+        depend on it.
 
     Returns
     -------
@@ -134,23 +149,36 @@ def draw(
     """
     if (size is None) == (probabilities is None):
         raise ValueError("give exactly one of size and probabilities.")
-    chance = np.full(n_items, (size or 0) / n_items) if probabilities is None else np.asarray(probabilities, float)
+    chance = (
+        np.full(n_items, (size or 0) / n_items)
+        if probabilities is None
+        else np.asarray(probabilities, float)
+    )
     fraction = float(np.mean(chance)) if size is None else size / n_items
     per_group = int(group_size(fraction)) if design == "balanced" else 1
     if sampling == "bernoulli" or size is None:
-        per_group = min(per_group, max(1, CHUNK_ITEMS // n_items))  # the mask of a group must fit into memory
+        per_group = min(
+            per_group, max(1, CHUNK_ITEMS // n_items)
+        )  # the mask of a group must fit into memory
     first = start // per_group
     last = -(-stop // per_group)
 
     def group(raw: Keys) -> Subsets:
         if sampling == "bernoulli":
             return _flip_coins(raw[:, :n_items], chance, per_group)
-        return _systematic(raw, chance, per_group) if size is None else _cut_blocks(raw[:, :n_items], size, per_group)
+        return (
+            _systematic(raw, chance, per_group)
+            if size is None
+            else _cut_blocks(raw[:, :n_items], size, per_group)
+        )
 
     def work(begin: int, end: int) -> Subsets:
         step = max(1, CHUNK_ITEMS // n_items)
         bounds = [(a, min(a + step, end)) for a in range(begin, end, step)]
-        keys = (raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt=attempt) for a, b in bounds)
+        keys = (
+            raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt=attempt)
+            for a, b in bounds
+        )
         return Subsets.joined([group(raw) for raw in keys], n_items)
 
     n_groups = last - first
@@ -177,10 +205,10 @@ def draw_members(
 ) -> tuple[Subsets, Subsets | None]:
     r"""Column and row subsets of members ``start`` to ``stop``.
 
-    Coin flips follow the paper's rejection rule: a member with :math:`|S_i| \ge |T_i| - 1` has infinite expected risk
-    and is drawn again (an intercept takes one more row). Where more columns than rows are expected, members are
-    minimum-norm interpolators and the rule is mirrored: :math:`|S_i| > |T_i| + 1`. A member whose rows an intercept
-    would use up is drawn again as well.
+    Coin flips follow the paper's rejection rule: a member with :math:`|S_i| \ge |T_i| - 1` has
+    infinite expected risk and is drawn again (an intercept takes one more row). Where more columns
+    than rows are expected, members are minimum-norm interpolators and the rule is mirrored:
+    :math:`|S_i| > |T_i| + 1`. A member whose rows an intercept would use up is drawn again as well.
 
     Parameters
     ----------
@@ -201,7 +229,8 @@ def draw_members(
     fit_intercept : bool, default=False
         Whether members fit an intercept, which costs one row in the rejection rule.
     distinct_rows : int, default=None
-        Rows that count in the rejection rule when all rows are used; repeated rows add no rank. None: all rows.
+        Rows that count in the rejection rule when all rows are used; repeated rows add no rank.
+        None: all rows.
     start : int, default=0
         First member.
     mapper : callable, default=None
@@ -264,9 +293,10 @@ def draw_members(
                 row_lists[i] = new_samples[0]
                 freedom[i] = new_samples.sizes[0] - fit_intercept
     raise ValueError(
-        f"coin flips were rejected {MAX_ATTEMPTS} times in a row: a member must have at least two rows more than "
-        f"columns (or, interpolating, two columns more than rows), but about {np.mean(features.sizes):.1f} columns "
-        f"meet {np.mean(freedom):.1f} rows. Move max_features or max_samples apart, or use sampling='fixed'."
+        f"coin flips were rejected {MAX_ATTEMPTS} times in a row: a member must have at least two"
+        " rows more than columns (or, interpolating, two columns more than rows), but about"
+        f" {np.mean(features.sizes):.1f} columns meet {np.mean(freedom):.1f} rows. Move"
+        " max_features or max_samples apart, or use sampling='fixed'."
     )
 
 
@@ -276,28 +306,37 @@ def _size_or_chances(size: Any, n_items: int, name: str) -> dict[str, Any]:
         return {"size": resolve_size(size, n_items, name)}
     chance = np.asarray(size, dtype=float)
     if chance.shape != (n_items,):
-        raise ValueError(f"{name} has shape {chance.shape}, but {n_items} inclusion probabilities are needed.")
+        raise ValueError(
+            f"{name} has shape {chance.shape}, but {n_items} inclusion probabilities are needed."
+        )
     invalid = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
     if len(invalid):
         raise ValueError(
-            f"{name} holds inclusion probabilities and they must lie in [0, 1]; {len(invalid)} do not, the first is "
-            f"{chance[invalid[0]]} for column {invalid[0]}."
+            f"{name} holds inclusion probabilities and they must lie in [0, 1]; {len(invalid)} do"
+            f" not, the first is {chance[invalid[0]]} for column {invalid[0]}."
         )
     if not chance.any():
-        raise ValueError(f"{name} gives every column probability 0, so no member would see any column.")
+        raise ValueError(
+            f"{name} gives every column probability 0, so no member would see any column."
+        )
     return {"probabilities": chance}
 
 
-# Sampling schemes: each turns random keys, one row per group, into the subsets of the groups' members
+# Sampling schemes: each turns random keys, one row per group, into the subsets of the groups'
+# members
 
 
 def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
-    """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one half."""
+    """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one
+    half.
+    """
     n_groups, n_items = raw.shape
     block = size if per_group == 1 else min(size, n_items - size)
     order = key_order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
     if block == size:
-        items = np.sort(order.astype(np.int32), axis=1)  # half as many bytes sort several times as fast
+        items = np.sort(
+            order.astype(np.int32), axis=1
+        )  # half as many bytes sort several times as fast
         indptr = np.arange(len(items) + 1, dtype=np.int64) * size
         return Subsets(n_items, indptr, items.astype(np.int64).reshape(-1))
     mask = np.ones((len(order), n_items), dtype=bool)
@@ -306,7 +345,9 @@ def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
 
 
 def _flip_coins(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subsets:
-    """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that avoid each other."""
+    """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that
+    avoid each other.
+    """
     u = _uniform(raw)[:, None, :] + (np.arange(per_group) / per_group)[:, None]
     return Subsets.from_mask(((u % 1.0) < chance).reshape(-1, len(chance)))
 
@@ -314,8 +355,9 @@ def _flip_coins(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subse
 def _systematic(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subsets:
     """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
 
-    Member b of a group starts its steps at frac(u + b / per_group). Item j, which covers [low_j, high_j), is picked
-    when a point u + integer falls into that interval, which has probability exactly chance_j.
+    Member b of a group starts its steps at frac(u + b / per_group). Item j, which covers [low_j,
+    high_j), is picked when a point u + integer falls into that interval, which has probability
+    exactly chance_j.
     """
     n_groups = len(raw)
     n_items = len(chance)
@@ -324,26 +366,38 @@ def _systematic(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subse
     # a search for the points of every order costs less than a look at all items
     high = np.cumsum(chance[order], axis=1)
     steps = np.arange(int(np.ceil(high[:, -1].max(initial=0.0))) + 1)
-    points = ((start[:, None] + np.arange(per_group) / per_group) % 1.0)[:, :, None] + steps  # (groups, members, steps)
+    points = ((start[:, None] + np.arange(per_group) / per_group) % 1.0)[
+        :, :, None
+    ] + steps  # (groups, members, steps)
     in_range = points < high[:, -1, None, None]
     group, member, _ = np.nonzero(in_range)
-    by_group = [np.searchsorted(high[g], points[g][in_range[g]], side="right") for g in range(n_groups)]
+    by_group = [
+        np.searchsorted(high[g], points[g][in_range[g]], side="right") for g in range(n_groups)
+    ]
     positions = np.concatenate([np.empty(0, np.int64), *by_group])
     items = order[group, np.minimum(positions, n_items - 1)]
     picked = np.sort((group * per_group + member) * n_items + items)
-    owner, items = np.divmod(picked[np.diff(picked, prepend=-1) > 0], n_items)  # rounding may pick an item twice
+    owner, items = np.divmod(
+        picked[np.diff(picked, prepend=-1) > 0], n_items
+    )  # rounding may pick an item twice
     return Subsets._from_sizes(n_items, np.bincount(owner, minlength=n_groups * per_group), [items])
 
 
 # Random keys
 
 
-def raw_keys(width: int, start: int, stop: int, seed: int, stream: int, attempt: int = 0) -> NDArray[np.uint64]:
-    """Rows `start` to `stop` of an endless table of 64-bit keys; each row starts at a separate counter value."""
+def raw_keys(
+    width: int, start: int, stop: int, seed: int, stream: int, attempt: int = 0
+) -> NDArray[np.uint64]:
+    """Rows `start` to `stop` of an endless table of 64-bit keys; each row starts at a separate
+    counter value.
+    """
     counters = -(-width // 4)  # Philox gives four numbers for each counter value
     key = np.random.SeedSequence(seed, spawn_key=(stream, attempt)).generate_state(2, np.uint64)
     bits = np.random.Philox(key=key, counter=start * counters)
-    return bits.random_raw((stop - start) * counters * 4).reshape(stop - start, counters * 4)[:, :width]
+    return bits.random_raw((stop - start) * counters * 4).reshape(stop - start, counters * 4)[
+        :, :width
+    ]
 
 
 def key_order(raw: Keys) -> NDArray[np.int64]:
@@ -357,10 +411,11 @@ def key_order(raw: Keys) -> NDArray[np.int64]:
 
 
 def _numbered_order(keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Items in the order of keys whose last bits are replaced by the item's number, and rows with ties.
+    """Items in the order of keys whose last bits are replaced by the item's number, and rows with
+    ties.
 
-    Sorting values, twice as fast as sorting indices, then gives the order; full keys retain enough bits that ties are
-    practically impossible.
+    Sorting values, twice as fast as sorting indices, then gives the order; full keys retain enough
+    bits that ties are practically impossible.
     """
     mask = keys.dtype.type((1 << max(1, (keys.shape[1] - 1).bit_length())) - 1)
     numbered = np.sort((keys & ~mask) | np.arange(keys.shape[1], dtype=keys.dtype), axis=1)
@@ -374,7 +429,9 @@ def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def row_groups(first: int, count: int, n_groups: int, seed: int) -> NDArray[np.uint64]:
-    """Groups of `count` rows from row `first` on: each depends on the seed and on the row index alone."""
+    """Groups of `count` rows from row `first` on: each depends on the seed and on the row index
+    alone.
+    """
     key = np.random.SeedSequence(seed, spawn_key=(GROUPS,)).generate_state(2, np.uint64)
     skip = first % 4  # Philox gives four numbers for each counter value
     raw = np.random.Philox(key=key, counter=first // 4).random_raw(skip + count)[skip:]

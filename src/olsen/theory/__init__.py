@@ -1,15 +1,28 @@
-r"""What risk will this ensemble have? Formulas of the paper, corrected, and the ones it leaves open.
+r"""What risk will this ensemble have? Formulas of the paper, corrected, and the ones it leaves
+open.
 
-`limits`, `ridge`: n and p to infinity, identity covariance. `finite`: exact expectations at given n, p, k.
-`interpolators`: members with fewer rows than columns. `covariance`: any covariance and signal. `inclusion`: a
-probability for each column.
-Risks are noise-free excess risks; arguments are the paper's letters and broadcast like NumPy ufuncs.
-Every docstring states whether its formula is a theorem, exact, asymptotic or heuristic.
+`limits`, `ridge`: n and p to infinity, identity covariance. `finite`: exact expectations at given
+n, p, k. `interpolators`: members with fewer rows than columns. `covariance`: any covariance and
+signal. `inclusion`: a probability for each column. Risks are noise-free excess risks; arguments are
+the paper's letters and broadcast like NumPy ufuncs. Every docstring states whether its formula is a
+theorem, exact, asymptotic or heuristic.
 """
 
 from .covariance import covariance_risk, effective_penalty, pair_risk, ridge_covariance_risk
-from .finite import expected_bias, expected_risk, expected_variance, optimal_n_features, overlap_bias, overlap_variance
-from .inclusion import diagonal_risk, expected_diagonal_risk, optimal_probabilities, ridge_matched_probabilities
+from .finite import (
+    expected_bias,
+    expected_risk,
+    expected_variance,
+    optimal_n_features,
+    overlap_bias,
+    overlap_variance,
+)
+from .inclusion import (
+    diagonal_risk,
+    expected_diagonal_risk,
+    optimal_probabilities,
+    ridge_matched_probabilities,
+)
 from .interpolators import minimum_norm_risk
 from .limits import (
     better_side,
@@ -23,7 +36,13 @@ from .limits import (
     required_members,
     scaled_risk,
 )
-from .ridge import alpha_from_penalty, optimal_ridge_penalty, optimal_ridge_risk, penalty_from_alpha, ridge_risk
+from .ridge import (
+    alpha_from_penalty,
+    optimal_ridge_penalty,
+    optimal_ridge_risk,
+    penalty_from_alpha,
+    ridge_risk,
+)
 
 __all__ = [
     "alpha_from_penalty",

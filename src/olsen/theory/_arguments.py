@@ -1,17 +1,18 @@
 r"""Allowed values of the arguments of this package, checked once at the public functions.
 
-A letter means one thing in the whole package, so `LETTERS` has the allowed values of each. Counts of rows, columns and
-members are whole numbers. Means of counts need not be: the mean number of shared rows, the expected number of columns
-in a coin-flip subset. In asymptotic formulas in which the rows are only a divisor, `n` may be any positive number
-(`ROWS_OF_A_LIMIT`).
+A letter means one thing in the whole package, so `LETTERS` has the allowed values of each. Counts
+of rows, columns and members are whole numbers. Means of counts need not be: the mean number of
+shared rows, the expected number of columns in a coin-flip subset. In asymptotic formulas in which
+the rows are only a divisor, `n` may be any positive number (`ROWS_OF_A_LIMIT`).
 
-Numbers outside :math:`[10^{-50}, 10^{50}]` are refused, zero and documented infinities aside. The formulas form
-products up to :math:`\gamma^2\sigma^4 \le 10^{300}`, so nothing in that range overflows to ``inf - inf`` or
-``0 * inf``, and a problem beyond the range can be stated in other units.
+Numbers outside :math:`[10^{-50}, 10^{50}]` are refused, zero and documented infinities aside. The
+formulas form products up to :math:`\gamma^2\sigma^4 \le 10^{300}`, so nothing in that range
+overflows to ``inf - inf`` or ``0 * inf``, and a problem beyond the range can be stated in other
+units.
 
-Arguments are NumPy's `ArrayLike`: numbers, sequences, arrays. Public functions annotate the name in quotes, so that
-`help` shows the name and not the union behind it. A result of shape () comes as `np.float64`, the scalar with an
-array's methods, as from any ufunc.
+Arguments are NumPy's `ArrayLike`: numbers, sequences, arrays. Public functions annotate the name in
+quotes, so that `help` shows the name and not the union behind it. A result of shape () comes as
+`np.float64`, the scalar with an array's methods, as from any ufunc.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -28,7 +29,8 @@ MAX_COUNT = 2.0**53  # up to which every whole number is a floating-point number
 
 
 class Letter(NamedTuple):
-    """Allowed values of an argument: a real interval or the whole numbers in it, and one more value (`also`).
+    """Allowed values of an argument: a real interval or the whole numbers in it, and one more value
+    (`also`).
 
     `words` describe the argument in a message, and `way_out` ends the message.
     """
@@ -64,7 +66,9 @@ LETTERS = {
     "p": _count("columns"),
     "n_features": _count("columns"),
     "n_samples": ROWS,
-    "overlap": _count("shared columns", 0.0, way_out="theory.expected_risk averages over random overlaps."),
+    "overlap": _count(
+        "shared columns", 0.0, way_out="theory.expected_risk averages over random overlaps."
+    ),
     "left_out": Letter("a sum of squares"),
     "shared_rows": Letter("a number (or mean number) of shared rows"),
     "beta_norm": Letter("a norm"),
@@ -79,12 +83,16 @@ LETTERS = {
 
 
 def letters(function: str, /, **values: ArrayLike) -> tuple[Floats, ...]:
-    """Arguments as float arrays, ready to broadcast, each checked against the entry of its name in `LETTERS`."""
+    """Arguments as float arrays, ready to broadcast, each checked against the entry of its name in
+    `LETTERS`.
+    """
     return tuple(checked(function, name, value, LETTERS[name]) for name, value in values.items())
 
 
 def checked(function: str, name: str, value: ArrayLike, letter: Letter) -> Floats:
-    """`value` as a float array; an error that names `function`, `name` and the first wrong value otherwise."""
+    """`value` as a float array; an error that names `function`, `name` and the first wrong value
+    otherwise.
+    """
     numbers = as_numbers(function, name, value)
     allowed = (numbers >= letter.least) & (numbers <= letter.most)
     if letter.whole:
@@ -93,7 +101,9 @@ def checked(function: str, name: str, value: ArrayLike, letter: Letter) -> Float
     if not np.all(allowed):
         words = f"{letter.words}, from {letter.least:g} to {letter.most:g}"
         first_wrong = float(numbers[~allowed][0])
-        raise ValueError(f"{function}: {name} must be {words}; got {first_wrong!r}. {letter.way_out}")
+        raise ValueError(
+            f"{function}: {name} must be {words}; got {first_wrong!r}. {letter.way_out}"
+        )
     return numbers
 
 
@@ -107,13 +117,18 @@ def as_numbers(function: str, name: str, value: ArrayLike) -> Floats:
             raise TypeError
         return array.astype(float)  # objects that convert to floats, such as fractions
     except (TypeError, ValueError):
-        raise TypeError(f"{function}: {name} must be a real number or an array of them; got {value!r}.") from None
+        raise TypeError(
+            f"{function}: {name} must be a real number or an array of them; got {value!r}."
+        ) from None
 
 
 def scalar(function: str, name: str, value: ArrayLike, letter: Letter | None = None) -> float:
     """A single number, checked."""
     numbers = checked(function, name, value, letter or LETTERS[name])
-    require(numbers.ndim == 0, f"{function}: {name} must be one number; got an array of shape {numbers.shape}.")
+    require(
+        numbers.ndim == 0,
+        f"{function}: {name} must be one number; got an array of shape {numbers.shape}.",
+    )
     return float(numbers)
 
 
@@ -125,16 +140,21 @@ def require(condition: ArrayLike, message: str) -> None:
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise unless `value` is one of `choices`."""
-    require(isinstance(value, str) and value in choices, f"{name} must be one of {choices}; got {value!r}.")
+    require(
+        isinstance(value, str) and value in choices,
+        f"{name} must be one of {choices}; got {value!r}.",
+    )
 
 
 def covariance(function: str, Sigma: ArrayLike) -> Floats:
-    r"""A covariance matrix, or the vector of its diagonal, as floats: finite, symmetric, positive semidefinite.
+    r"""A covariance matrix, or the vector of its diagonal, as floats: finite, symmetric, positive
+    semidefinite.
 
-    Symmetry and semidefiniteness are checked on the correlations :math:`H = D^{-1/2}\Sigma D^{-1/2}`, where :math:`D`
-    is the diagonal of :math:`\Sigma`, so that units do not matter, and up to :math:`\varepsilon = p(p+2)\,2^{-52}`: no
-    eigenvalue may be below :math:`-\varepsilon`, 2e-12 for a hundred columns, which computed eigenvalues of a
-    semidefinite :math:`H` never are. The matrix itself is not changed.
+    Symmetry and semidefiniteness are checked on the correlations :math:`H = D^{-1/2}\Sigma
+    D^{-1/2}`, where :math:`D` is the diagonal of :math:`\Sigma`, so that units do not matter, and
+    up to :math:`\varepsilon = p(p+2)\,2^{-52}`: no eigenvalue may be below :math:`-\varepsilon`,
+    2e-12 for a hundred columns, which computed eigenvalues of a semidefinite :math:`H` never are.
+    The matrix itself is not changed.
 
     A column of variance zero must have no covariance with any other.
     """
@@ -142,11 +162,17 @@ def covariance(function: str, Sigma: ArrayLike) -> Floats:
     square = Sigma.ndim == 2 and Sigma.shape[0] == Sigma.shape[1]
     require(
         Sigma.size > 0 and (Sigma.ndim == 1 or square),
-        f"{function}: Sigma must be p x p (or its diagonal), of at least one column; got shape {Sigma.shape}.",
+        f"{function}: Sigma must be p x p (or its diagonal), of at least one column; got shape"
+        f" {Sigma.shape}.",
     )
-    checked(function, "the diagonal of Sigma", np.diag(Sigma) if square else Sigma, LETTERS["variances"])
+    checked(
+        function, "the diagonal of Sigma", np.diag(Sigma) if square else Sigma, LETTERS["variances"]
+    )
     if square:
-        require(np.isfinite(Sigma), f"{function}: Sigma must be finite; got nan or infinite covariances.")
+        require(
+            np.isfinite(Sigma),
+            f"{function}: Sigma must be finite; got nan or infinite covariances.",
+        )
         _require_semidefinite(function, Sigma)
     return Sigma
 
@@ -161,12 +187,13 @@ def _require_semidefinite(function: str, Sigma: Floats) -> None:
     i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
     require(
         asymmetry[i, j] <= rounding,
-        f"{function}: Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and {Sigma[j, i]:.6g} at "
-        f"[{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding.",
+        f"{function}: Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and"
+        f" {Sigma[j, i]:.6g} at [{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding.",
     )
     smallest = float(np.linalg.eigvalsh(correlation)[0])
     require(
         smallest >= -rounding and not np.any(correlation[deviation == 0]),
-        f"{function}: Sigma must be a covariance, positive semidefinite; got one whose correlations have the "
-        f"eigenvalue {smallest:.6g}. Check its signs and entries, or shrink it towards its diagonal.",
+        f"{function}: Sigma must be a covariance, positive semidefinite; got one whose correlations"
+        f" have the eigenvalue {smallest:.6g}. Check its signs and entries, or shrink it towards"
+        " its diagonal.",
     )

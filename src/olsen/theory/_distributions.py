@@ -14,13 +14,17 @@ from ._arguments import Counts, Floats
 
 Weighted: TypeAlias = tuple[Counts, Floats]  # values of a count, weights of the values
 Numbers: TypeAlias = NDArray[np.floating[Any] | np.integer[Any]]
-Overlaps: TypeAlias = tuple[Numbers, Floats, Numbers]  # shared columns, weights, mean number of columns in neither
+Overlaps: TypeAlias = tuple[
+    Numbers, Floats, Numbers
+]  # shared columns, weights, mean number of columns in neither
 
 NEGLIGIBLE = 1e-13  # rejection probability below which the truncation does not change the result
 
 
 def window(mean: float, variance: float, low: int, high: int) -> Counts:
-    """Integers within 12 standard deviations (plus a Poisson margin) of the mean, inside the support."""
+    """Integers within 12 standard deviations (plus a Poisson margin) of the mean, inside the
+    support.
+    """
     reach = 12 * np.sqrt(variance) + 45
     return np.arange(max(low, int(mean - reach)), min(high, int(mean + reach) + 1) + 1)
 
@@ -34,7 +38,9 @@ def _normalise(log_ratios: Floats) -> Floats:
 
 
 def hypergeometric(total: int, marked: int, drawn: int) -> Weighted:
-    """Values and weights of the number of marked items among `drawn` out of `total`, without replacement."""
+    """Values and weights of the number of marked items among `drawn` out of `total`, without
+    replacement.
+    """
     mean = marked * drawn / total
     variance = mean * (1 - marked / total) * (total - drawn) / max(total - 1, 1)
     values = window(mean, variance, low=max(0, marked + drawn - total), high=min(marked, drawn))
@@ -44,7 +50,9 @@ def hypergeometric(total: int, marked: int, drawn: int) -> Weighted:
 
 
 def binomial(trials: int, probability: float, max_count: int | None = None) -> Weighted:
-    """Values and weights of a binomial count, conditioned on ``count <= max_count`` unless that is None."""
+    """Values and weights of a binomial count, conditioned on ``count <= max_count`` unless that is
+    None.
+    """
     top = trials if max_count is None else min(trials, max_count)
     if probability == 0 or probability == 1:
         return np.array([int(probability) * trials]), np.ones(1)
@@ -57,8 +65,9 @@ def binomial(trials: int, probability: float, max_count: int | None = None) -> W
 def thin(values: Counts, weights: Floats, max_terms: int = 100) -> Weighted:
     """Every s-th term of a long smooth distribution, renormalised.
 
-    An equally spaced sum of a bell-shaped function is the trapezoidal rule, whose error falls like exp(-2 (pi s)^2)
-    with s terms to a standard deviation; here s is at least 2, so that only rounding remains.
+    An equally spaced sum of a bell-shaped function is the trapezoidal rule, whose error falls like
+    exp(-2 (pi s)^2) with s terms to a standard deviation; here s is at least 2, so that only
+    rounding remains.
     """
     step = max(1, len(values) // max_terms)
     thinned = weights[::step]
@@ -66,7 +75,9 @@ def thin(values: Counts, weights: Floats, max_terms: int = 100) -> Weighted:
 
 
 def at_most(count: Counts | int, trials: Counts | int, probability: float) -> Floats:
-    """P(Bin(trials, probability) <= count), elementwise, with the degenerate cases SciPy leaves out."""
+    """P(Bin(trials, probability) <= count), elementwise, with the degenerate cases SciPy leaves
+    out.
+    """
     is_certain = np.asarray(trials) <= count
     if probability >= 1:
         return np.where(is_certain, 1.0, 0.0)
@@ -77,10 +88,11 @@ def at_most(count: Counts | int, trials: Counts | int, probability: float) -> Fl
 def coin_pair(p: int, p_shared: float, p_alone: float, max_size: int) -> tuple[Overlaps, float]:
     """Overlaps of two coin-flip subsets, and the probability that both subsets are accepted.
 
-    Each column is in both subsets with probability `p_shared`, in the first only with `p_alone`, and in the second only
-    with `p_alone`. The pair is conditioned on both sizes being at most `max_size`; the condition is ignored when its
-    probability of failing is negligible. Given the overlap, the columns of the first subset alone are summed over, and
-    the columns of the second alone enter as a tail probability.
+    Each column is in both subsets with probability `p_shared`, in the first only with `p_alone`,
+    and in the second only with `p_alone`. The pair is conditioned on both sizes being at most
+    `max_size`; the condition is ignored when its probability of failing is negligible. Given the
+    overlap, the columns of the first subset alone are summed over, and the columns of the second
+    alone enter as a tail probability.
     """
     p_neither = 1 - p_shared - 2 * p_alone
     p_neither = p_neither if p_neither > 1e-15 else 0.0
@@ -88,7 +100,8 @@ def coin_pair(p: int, p_shared: float, p_alone: float, max_size: int) -> tuple[O
     if 1 - at_most(max_size, p, p_shared + p_alone) < NEGLIGIBLE:
         in_neither = (p - overlaps) * (p_neither / (1 - p_shared) if p_shared < 1 else 0.0)
         return (overlaps, weights, in_neither), 1.0
-    # `binomial` conditions the overlap on at most `max_size` columns, which is undone: the pair is conditioned below
+    # `binomial` conditions the overlap on at most `max_size` columns, which is undone: the pair is
+    # conditioned below
     weights = weights * at_most(max_size, p, p_shared)
     p_second = p_alone / (p_alone + p_neither)  # given that a column is not in the first subset
     acceptance = np.zeros(len(overlaps))
@@ -111,10 +124,12 @@ def coin_pair(p: int, p_shared: float, p_alone: float, max_size: int) -> tuple[O
 
 
 def replaced_pair(p: int, alpha: float, max_size: int) -> Overlaps:
-    """Overlaps of two members of a balanced group when the coin flips of exactly one of the two were rejected.
+    """Overlaps of two members of a balanced group when the coin flips of exactly one of the two
+    were rejected.
 
-    The accepted size is conditioned on the rejection of the partner, whose columns (or left-out columns, for alpha
-    above one half) are disjoint from those of the accepted member; the replacement is independent.
+    The accepted size is conditioned on the rejection of the partner, whose columns (or left-out
+    columns, for alpha above one half) are disjoint from those of the accepted member; the
+    replacement is independent.
     """
     sizes, weights = binomial(p, alpha, max_size)
     if alpha <= 0.5:
@@ -138,16 +153,18 @@ def replaced_pair(p: int, alpha: float, max_size: int) -> Overlaps:
 
 
 def coins_one_by_one(p_inside: Floats, left_out: Floats, max_count: int) -> tuple[Floats, float]:
-    """Distribution of the number of columns inside a set, with the signal outside another set; one coin per column.
+    """Distribution of the number of columns inside a set, with the signal outside another set; one
+    coin per column.
 
-    Column j is inside with probability ``p_inside[j]``, and otherwise adds ``left_out[j]`` in the mean (an energy times
-    the probability of being outside).
+    Column j is inside with probability ``p_inside[j]``, and otherwise adds ``left_out[j]`` in the
+    mean (an energy times the probability of being outside).
 
-    Returns an array and a number. Row 0 of the array is the probability of each count up to `max_count` or to the end
-    of the window; row 1 is the mean energy left out, on that event. The number is the probability of larger counts.
+    Returns an array and a number. Row 0 of the array is the probability of each count up to
+    `max_count` or to the end of the window; row 1 is the mean energy left out, on that event. The
+    number is the probability of larger counts.
 
-    Columns are added one after the other, so that only positive numbers are summed: columns times counts, 10 ms for a
-    thousand columns.
+    Columns are added one after the other, so that only positive numbers are summed: columns times
+    counts, 10 ms for a thousand columns.
     """
     is_random = p_inside > 0
     last = _last_count(p_inside, max_count)
@@ -165,11 +182,13 @@ def coins_one_by_one(p_inside: Floats, left_out: Floats, max_count: int) -> tupl
 
 
 def accepted_coins(p_member: Floats, p_shared: Floats, left_out: Floats, max_size: int) -> Floats:
-    """`coins_one_by_one` of the overlap of two members, on the event that neither has more than `max_size` columns.
+    """`coins_one_by_one` of the overlap of two members, on the event that neither has more than
+    `max_size` columns.
 
-    A column in exactly one of the two members is in the first or in the second with equal chances, whatever its
-    probability. So the joint distribution of the overlap and of the number d of such columns is enough, and given the
-    two numbers, acceptance is the middle of a fair binomial. The result is not divided by the probability of the event.
+    A column in exactly one of the two members is in the first or in the second with equal chances,
+    whatever its probability. So the joint distribution of the overlap and of the number d of such
+    columns is enough, and given the two numbers, acceptance is the middle of a fair binomial. The
+    result is not divided by the probability of the event.
     """
     p_alone = 2 * (p_member - p_shared)
     last_shared = _last_count(p_shared, max_size)

@@ -14,10 +14,12 @@ from ._arguments import Floats
 
 
 def mean_of_pairs(single: Floats, pair: Floats, k: ArrayLike) -> Floats:
-    r"""Mean over all ordered pairs of `k` exchangeable members: :math:`R_{off} + (R_{diag} - R_{off})/k`.
+    r"""Mean over all ordered pairs of `k` exchangeable members: :math:`R_{off} + (R_{diag} -
+    R_{off})/k`.
 
-    `single` is :math:`R_{diag}`, the term of a member with itself, and `pair` is :math:`R_{off}`. An infinite `single`
-    (the interpolation peak) does not reach the large ensemble: its weight there is zero.
+    `single` is :math:`R_{diag}`, the term of a member with itself, and `pair` is :math:`R_{off}`.
+    An infinite `single` (the interpolation peak) does not reach the large ensemble: its weight
+    there is zero.
     """
     weight = 1.0 / np.asarray(k, dtype=float)
     single = np.where(weight == 0, pair, single)
@@ -37,13 +39,19 @@ def same_group_fraction(k: Floats, group_size: Floats) -> Floats:
     return np.where(np.isinf(k), 0.0, n_pairs / finite_k**2)
 
 
-def group_fractions(k: ArrayLike, first_size: ArrayLike, second_size: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Fractions of the ordered pairs in one group of the first kind only, of the second kind only, and of both kinds.
+def group_fractions(
+    k: ArrayLike, first_size: ArrayLike, second_size: ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    """Fractions of the ordered pairs in one group of the first kind only, of the second kind only,
+    and of both kinds.
 
-    Groups of either kind are runs of consecutive members, so a pair lies in groups of both kinds when it lies in one
-    cell of the common refinement, which repeats with the least common multiple of the two sizes.
+    Groups of either kind are runs of consecutive members, so a pair lies in groups of both kinds
+    when it lies in one cell of the common refinement, which repeats with the least common multiple
+    of the two sizes.
     """
-    k, first, second = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (k, first_size, second_size)))
+    k, first, second = np.broadcast_arrays(
+        *(np.asarray(value, dtype=float) for value in (k, first_size, second_size))
+    )
     in_both_kinds = np.zeros(k.shape)
     for index in map(tuple, np.argwhere((first > 1) & (second > 1) & np.isfinite(k))):
         n_pairs = _pairs_in_both_kinds(int(k[index]), int(first[index]), int(second[index]))
@@ -54,7 +62,9 @@ def group_fractions(k: ArrayLike, first_size: ArrayLike, second_size: ArrayLike)
 
 
 def _pairs_in_both_kinds(k: int, first_size: int, second_size: int) -> float:
-    """Number of ordered pairs of different members, among the first `k`, that lie in groups of both kinds."""
+    """Number of ordered pairs of different members, among the first `k`, that lie in groups of both
+    kinds.
+    """
     period = math.lcm(first_size, second_size)
 
     def count_pairs(n_members: int) -> float:
@@ -67,9 +77,11 @@ def _pairs_in_both_kinds(k: int, first_size: int, second_size: int) -> float:
 
 
 def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 1.0) -> Floats:
-    r"""Risk of `mu` times an estimator with :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`, delta = `shrinkage`.
+    r"""Risk of `mu` times an estimator with :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`,
+    delta = `shrinkage`.
 
-    From :math:`\mu b - \beta = \mu(b-\delta\beta) - (1-\mu\delta)\beta`, whose two parts are orthogonal in the mean:
+    From :math:`\mu b - \beta = \mu(b-\delta\beta) - (1-\mu\delta)\beta`, whose two parts are
+    orthogonal in the mean:
     :math:`\mu^2 [R - (1-\delta)^2\|\beta\|^2] + (1-\mu\delta)^2\|\beta\|^2`. The bracket is a mean of squares:
     only rounding makes it negative where `risk` and `shrinkage` belong to one estimator.
     """
@@ -80,6 +92,8 @@ def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 
 
 
 def times_square(size: Floats, unit: Floats) -> Floats:
-    """`size` squared times `unit`; infinite entries of `unit` become zero where `size` is zero, and stay otherwise."""
+    """`size` squared times `unit`; infinite entries of `unit` become zero where `size` is zero, and
+    stay otherwise.
+    """
     infinite = np.isinf(unit)
     return np.where(infinite & (size > 0), np.inf, size**2 * np.where(infinite, 0.0, unit))

@@ -1,14 +1,16 @@
 r"""Any covariance: the pair formula, and its average over random subsets.
 
-Write :math:`\Sigma_{ii} = \Sigma[S_i, S_i]` and :math:`Q_i = (\Sigma_{ii} + \mu_i I)^{-1}`, where :math:`\mu_i = 0` for
-least squares, and otherwise :math:`\lambda = \mu_i(\tau_i - \mathrm{tr}\,\Sigma_{ii}Q_i)`: ridge members with penalty
+Write :math:`\Sigma_{ii} = \Sigma[S_i, S_i]` and :math:`Q_i = (\Sigma_{ii} + \mu_i I)^{-1}`, where
+:math:`\mu_i = 0` for least squares, and otherwise :math:`\lambda = \mu_i(\tau_i -
+\mathrm{tr}\,\Sigma_{ii}Q_i)`: ridge members with penalty
 :math:`\lambda`, minimum-norm members with :math:`\lambda = 0` and fewer rows than columns. Then
 
 .. math:: R_{ij} + \sigma^2 = \frac{\sigma^2 + r_i^\top\Sigma r_j}{1 - \kappa_{ij}}, \qquad
           r_i = \beta - S_i Q_i \Sigma_{i,:}\beta, \qquad
           \kappa_{ij} = \frac{t}{\tau_i\tau_j}\,\mathrm{tr}[Q_i\Sigma_{ij}Q_j\Sigma_{ji}]
 
-with :math:`t` shared rows. A covariance may be given as a vector: its diagonal. `penalty` is the absolute
+with :math:`t` shared rows. A covariance may be given as a vector: its diagonal. `penalty` is the
+absolute
 :math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the rows of the member.
 """
 
@@ -35,11 +37,14 @@ class _Member(NamedTuple):
 def _problem(function: str, Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
     """The covariance as a matrix, and the signal."""
     (beta,) = letters(function, beta=beta)
-    require(beta.ndim == 1, f"{function}: beta must be a vector of length p; got shape {beta.shape}.")
+    require(
+        beta.ndim == 1, f"{function}: beta must be a vector of length p; got shape {beta.shape}."
+    )
     Sigma = _arguments.covariance(function, Sigma)
     require(
         Sigma.shape in ((len(beta),), (len(beta), len(beta))),
-        f"{function}: Sigma must be p x p (or its diagonal) for beta of length p = {len(beta)}; got {Sigma.shape}.",
+        f"{function}: Sigma must be p x p (or its diagonal) for beta of length p = {len(beta)}; got"
+        f" {Sigma.shape}.",
     )
     return np.diag(Sigma) if Sigma.ndim == 1 else Sigma, beta
 
@@ -48,25 +53,33 @@ def _columns(function: str, name: str, features: ArrayLike, p: int) -> Counts:
     """Column indices from indices or from a mask."""
     mask = np.asarray(features)
     if mask.dtype == bool:
-        require(mask.shape == (p,), f"{function}: {name} as a mask must have p = {p} entries; got {mask.shape}.")
+        require(
+            mask.shape == (p,),
+            f"{function}: {name} as a mask must have p = {p} entries; got {mask.shape}.",
+        )
         return np.flatnonzero(mask)
     numbers = _arguments.as_numbers(function, name, features)
-    require(numbers.ndim == 1, f"{function}: {name} must be a vector of columns; got shape {numbers.shape}.")
+    require(
+        numbers.ndim == 1,
+        f"{function}: {name} must be a vector of columns; got shape {numbers.shape}.",
+    )
     column_index = Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True)
     checked(function, name, numbers, column_index)
     columns: Counts = numbers.astype(int)
     require(
         len(np.unique(columns)) == len(columns),
-        f"{function}: {name} must name every column once; got {columns.tolist()}. Remove the repeated ones.",
+        f"{function}: {name} must name every column once; got {columns.tolist()}. Remove the"
+        " repeated ones.",
     )
     return columns
 
 
 def effective_penalty(eigenvalues: "ArrayLike", n_samples: float, penalty: float = 0.0) -> float:
-    r"""The :math:`\mu \ge 0` with :math:`\lambda = \mu\bigl(\tau - \sum_l \frac{s_l}{s_l+\mu}\bigr)`.
+    r"""The :math:`\mu \ge 0` with :math:`\lambda = \mu\bigl(\tau - \sum_l
+    \frac{s_l}{s_l+\mu}\bigr)`.
 
-    `eigenvalues` :math:`s_l` of the covariance, :math:`\tau` = `n_samples`, :math:`\lambda` = `penalty`. Zero for
-    ``penalty=0`` with at least as many rows as eigenvalues that are not zero.
+    `eigenvalues` :math:`s_l` of the covariance, :math:`\tau` = `n_samples`, :math:`\lambda` =
+    `penalty`. Zero for ``penalty=0`` with at least as many rows as eigenvalues that are not zero.
 
     Status: asymptotic (deterministic equivalent of the resolvent).
 
@@ -76,7 +89,10 @@ def effective_penalty(eigenvalues: "ArrayLike", n_samples: float, penalty: float
     1.0
     """
     (s,) = letters("effective_penalty", eigenvalues=eigenvalues)
-    require(s.ndim == 1 and s.size > 0, f"effective_penalty: eigenvalues must be a vector; got shape {s.shape}.")
+    require(
+        s.ndim == 1 and s.size > 0,
+        f"effective_penalty: eigenvalues must be a vector; got shape {s.shape}.",
+    )
     tau = scalar("effective_penalty", "n_samples", n_samples, _arguments.ROWS_OF_A_LIMIT)
     return _effective_penalty(s, tau, scalar("effective_penalty", "penalty", penalty))
 
@@ -93,7 +109,9 @@ def _effective_penalty(s: Floats, tau: float, penalty: float) -> float:
 
     low = np.log(s.max()) - 60
     high = np.log(s.max() * (len(s) / tau + 1) + penalty / tau) + 1
-    if excess(low) > 0:  # mu is at least penalty / tau, and without penalty in reach of the smallest eigenvalue
+    if (
+        excess(low) > 0
+    ):  # mu is at least penalty / tau, and without penalty in reach of the smallest eigenvalue
         low = np.log(penalty / tau) - 1 if penalty > 0 else np.log(s[s > 0].min()) - 60
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
@@ -102,22 +120,26 @@ def _member(Sigma: Floats, beta: Floats, S: Counts, rows: float, penalty: float)
     Sigma_SS = Sigma[np.ix_(S, S)]
     mu = 0.0
     if penalty > 0 or len(S) > rows:
-        eigenvalues = np.maximum(np.linalg.eigvalsh(Sigma_SS), 0.0)  # negative eigenvalues are rounding
+        eigenvalues = np.maximum(
+            np.linalg.eigvalsh(Sigma_SS), 0.0
+        )  # negative eigenvalues are rounding
         mu = _effective_penalty(eigenvalues, rows, penalty)
     inverse = _inverse(Sigma_SS + mu * np.eye(len(S)), S)
     error = beta.copy()
     error[S] -= inverse @ (Sigma[S] @ beta)
     smoother = Sigma_SS @ inverse
     degrees = float(np.sum(smoother * smoother.T))
-    return _Member(features=S, inverse=inverse, error=error, rows=rows, degrees=degrees, is_ols=mu == 0)
+    return _Member(
+        features=S, inverse=inverse, error=error, rows=rows, degrees=degrees, is_ols=mu == 0
+    )
 
 
 def _inverse(matrix: Floats, S: Counts) -> Floats:
     """The inverse; an error if rounding leaves no correct digit.
 
-    An inverse has relative errors of about the number of columns times the machine precision times the largest variance
-    inflation. The variance inflation is the diagonal of the matrix times the diagonal of its inverse, and does not
-    depend on units.
+    An inverse has relative errors of about the number of columns times the machine precision times
+    the largest variance inflation. The variance inflation is the diagonal of the matrix times the
+    diagonal of its inverse, and does not depend on units.
     """
     try:
         inverse: Floats = np.linalg.inv(matrix).astype(float, copy=False)
@@ -127,13 +149,16 @@ def _inverse(matrix: Floats, S: Counts) -> Floats:
     has_digits = (inflation > 0) & (inflation * len(S) * np.finfo(float).eps < 1)
     require(
         has_digits,
-        f"the covariance of columns {S[:8].tolist()}{' ...' * (len(S) > 8)} is singular (constant or collinear "
-        "columns), and members on them have no unique fit. Remove such columns, or give a penalty.",
+        f"the covariance of columns {S[:8].tolist()}{' ...' * (len(S) > 8)} is singular (constant"
+        " or collinear columns), and members on them have no unique fit. Remove such columns, or"
+        " give a penalty.",
     )
     return inverse
 
 
-def _inflation(trace: Floats | float, t: float, tau_i: float, tau_j: float, correction: float = 0.0) -> Floats:
+def _inflation(
+    trace: Floats | float, t: float, tau_i: float, tau_j: float, correction: float = 0.0
+) -> Floats:
     """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
     room = tau_i * tau_j - t * (trace + correction)
     with np.errstate(divide="ignore"):
@@ -176,7 +201,8 @@ def pair_risk(
     .. math:: R_{ij} = \Bigl(\sigma^2 + q + \frac{t\,w}{\tau_i\tau_j}\Bigr)
               \Bigl(1 + \frac{t\,T}{\tau_i\tau_j - t(T+\rho)}\Bigr) - \sigma^2
 
-    for two least-squares members, with :math:`q = r_i^\top\Sigma r_j`, :math:`M = Q_i\Sigma_{ij}Q_j\Sigma_{ji}`,
+    for two least-squares members, with :math:`q = r_i^\top\Sigma r_j`, :math:`M =
+    Q_i\Sigma_{ij}Q_j\Sigma_{ji}`,
     :math:`T = \mathrm{tr}\,M`, and the finite-n corrections :math:`\rho = \mathrm{tr}\,M^2/T`,
     :math:`w = (\Sigma_{i,:}r_j)^\top Q_i\Sigma_{ij}Q_j(\Sigma_{j,:}r_i)`, both trivial
     (:math:`\rho = 1, w = 0`) when the projectors commute. When a member is minimum-norm or ridge:
@@ -195,16 +221,18 @@ def pair_risk(
     rows_i, rows_j : int, optional
         Rows of each member. Default: all n.
     shared_rows : float, optional
-        Rows in common. Default: ``rows_i * rows_j / n``, the mean for rows drawn independently, which is n
-        when both use all rows. A member with itself shares all its rows, so give that number.
+        Rows in common. Default: ``rows_i * rows_j / n``, the mean for rows drawn independently,
+        which is n when both use all rows. A member with itself shares all its rows, so give that
+        number.
     penalty : float
         Ridge penalty of the members, absolute.
 
     Notes
     -----
-    Status: exact for one least-squares member with itself, and with all rows for projectors that commute (diagonal
-    Sigma, nested sets, sets separated by their intersection in a Markov chain). Otherwise asymptotic: for least squares
-    on all rows w completes the order 1/n and rho is heuristic; minimum-norm and ridge members have an error O(1/n).
+    Status: exact for one least-squares member with itself, and with all rows for projectors that
+    commute (diagonal Sigma, nested sets, sets separated by their intersection in a Markov chain).
+    Otherwise asymptotic: for least squares on all rows w completes the order 1/n and rho is
+    heuristic; minimum-norm and ridge members have an error O(1/n).
 
     Examples
     --------
@@ -223,14 +251,20 @@ def pair_risk(
     tau_j = n if rows_j is None else rows_j
     for name, rows in (("n", n), ("rows_i", tau_i), ("rows_j", tau_j)):
         scalar("pair_risk", name, rows, ROWS)
-    t = tau_i * tau_j / n if shared_rows is None else scalar("pair_risk", "shared_rows", shared_rows)
+    t = (
+        tau_i * tau_j / n
+        if shared_rows is None
+        else scalar("pair_risk", "shared_rows", shared_rows)
+    )
     require(
         0 <= t <= min(tau_i, tau_j) <= max(tau_i, tau_j) <= n,
-        f"pair_risk needs shared_rows <= rows <= n; got shared_rows = {t:.6g}, rows {tau_i} and {tau_j}, n = {n}.",
+        f"pair_risk needs shared_rows <= rows <= n; got shared_rows = {t:.6g}, rows {tau_i} and"
+        f" {tau_j}, n = {n}.",
     )
     require(
         shared_rows is None or t >= tau_i + tau_j - n,
-        f"pair_risk: of n = {n} rows, members of {tau_i} and {tau_j} share at least {tau_i + tau_j - n}; got {t:.6g}.",
+        f"pair_risk: of n = {n} rows, members of {tau_i} and {tau_j} share at least"
+        f" {tau_i + tau_j - n}; got {t:.6g}.",
     )
     first = _member(Sigma, beta, S_i, rows=tau_i, penalty=penalty)
     second = _member(Sigma, beta, S_j, rows=tau_j, penalty=penalty)
@@ -256,16 +290,18 @@ def covariance_risk(
     .. math:: R_{off} + \frac{R_{diag}-R_{off}}{k}, \qquad
               R_{off} + \sigma^2 = \frac{\sigma^2 + \bar r^\top\Sigma\bar r}{1 - \mathrm{tr}(\bar\Pi^2)/n}
 
-    where :math:`\bar r` and :math:`\bar\Pi = E\,\Sigma^{1/2}S Q S^\top\Sigma^{1/2}` average over subsets (the averaged
-    projector). Averages over *different* members are U-statistics of `n_subsets` drawn subsets, so products of averages
-    have no bias; :math:`R_{diag}` is the mean of `pair_risk` of each subset with itself.
+    where :math:`\bar r` and :math:`\bar\Pi = E\,\Sigma^{1/2}S Q S^\top\Sigma^{1/2}` average over
+    subsets (the averaged projector). Averages over *different* members are U-statistics of
+    `n_subsets` drawn subsets, so products of averages have no bias; :math:`R_{diag}` is the mean of
+    `pair_risk` of each subset with itself.
 
     Parameters
     ----------
     Sigma, beta, sigma, n, penalty
         As in `pair_risk`; `sigma` and `k` broadcast.
     alpha : float or array of shape (p,)
-        A number: subsets of size ``round(alpha * p)``. An array: coin flips with these inclusion probabilities.
+        A number: subsets of size ``round(alpha * p)``. An array: coin flips with these inclusion
+        probabilities.
     eta : float
         Each member sees ``round(eta * n)`` rows, drawn independently.
     rng : numpy Generator or seed
@@ -276,28 +312,37 @@ def covariance_risk(
 
     Notes
     -----
-    Status: asymptotic with Monte-Carlo over subsets; relative error O(1/n). Coin flips are redrawn above
-    ``eta * n - 2`` columns when their mean is below it (the paper's rule).
+    Status: asymptotic with Monte-Carlo over subsets; relative error O(1/n). Coin flips are redrawn
+    above ``eta * n - 2`` columns when their mean is below it (the paper's rule).
 
     Examples
     --------
-    With identity covariance the risk depends on the drawn subsets only through the position of the signal:
+    With identity covariance the risk depends on the drawn subsets only through the position of the
+    signal:
 
     >>> risk = covariance_risk(np.ones(40), np.full(40, 40**-0.5), 0.25, 1.0, n=60, k=5, rng=0)
     >>> bool(abs(risk - 0.7279) < 0.005)
     True
     """
     Sigma, beta = _problem("covariance_risk", Sigma, beta)
-    at_least_four = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
+    at_least_four = ROWS._replace(
+        words="a whole number, at least 4 for a standard error", least=4.0
+    )
     scalar("covariance_risk", "n_subsets", n_subsets, at_least_four)
     sigma, k = letters("covariance_risk", sigma=sigma, k=k)
     for name, value in (("n", n), ("eta", eta), ("penalty", penalty)):
         scalar("covariance_risk", name, value)
     rows = round(eta * n)
-    require(rows >= 1, f"covariance_risk: eta = {eta:.6g} leaves no row of n = {n} to a member; give more of either.")
+    require(
+        rows >= 1,
+        f"covariance_risk: eta = {eta:.6g} leaves no row of n = {n} to a member; give more of"
+        " either.",
+    )
     alpha = checked("covariance_risk", "alpha", alpha, _arguments.PROBABILITY)
     p = len(beta)
-    max_size = rows - 2 if penalty == 0 and alpha.sum() <= rows - 2 else p  # the paper's rule, for least squares
+    max_size = (
+        rows - 2 if penalty == 0 and alpha.sum() <= rows - 2 else p
+    )  # the paper's rule, for least squares
     subsets = _draw(alpha, p, int(n_subsets), max_size, np.random.default_rng(rng))
     members = [_member(Sigma, beta, S, rows=rows, penalty=penalty) for S in subsets]
     bias, trace, single_bias, single_variance = _leave_one_out(Sigma, members)
@@ -315,12 +360,17 @@ def covariance_risk(
     return risk[..., 0][()], np.where(np.isnan(standard_error), np.inf, standard_error)[()]
 
 
-def _draw(alpha: Floats, p: int, n_subsets: int, max_size: int, rng: np.random.Generator) -> list[Counts]:
+def _draw(
+    alpha: Floats, p: int, n_subsets: int, max_size: int, rng: np.random.Generator
+) -> list[Counts]:
     """Subsets of fixed size, or coin flips that are drawn again above `max_size` columns."""
     if alpha.ndim == 0:
         size = round(float(alpha) * p)
         return [rng.permutation(p)[:size] for _ in range(n_subsets)]
-    require(alpha.shape == (p,), f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}.")
+    require(
+        alpha.shape == (p,),
+        f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}.",
+    )
     subsets: list[Counts] = []
     while len(subsets) < n_subsets:
         subset = np.flatnonzero(rng.random(p) < alpha)
@@ -332,8 +382,9 @@ def _draw(alpha: Floats, p: int, n_subsets: int, max_size: int, rng: np.random.G
 def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
     """Means over all N members, then over the members without each one in turn: shape (4, N + 1).
 
-    The four quantities are q and the trace for pairs of different members, then q (1 + v) and v for single members.
-    Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic in N.
+    The four quantities are q and the trace for pairs of different members, then q (1 + v) and v for
+    single members. Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic
+    in N.
     """
     n_members = len(members)
     errors = np.array([member.error for member in members])  # N x p
@@ -345,8 +396,12 @@ def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
     q = np.sum(weighted_errors * errors, axis=1)
     degrees = np.array([member.degrees for member in members])
     traces = np.array([np.sum(m.inverse * total[np.ix_(m.features, m.features)]) for m in members])
-    v = np.array([float(_inflation(m.degrees, m.rows, m.rows, m.rows, float(m.is_ols))) for m in members])
-    pairs = np.stack([weighted_errors @ errors.sum(axis=0) - q, traces - degrees])  # each member with the N - 1 others
+    v = np.array(
+        [float(_inflation(m.degrees, m.rows, m.rows, m.rows, float(m.is_ols))) for m in members]
+    )
+    pairs = np.stack(
+        [weighted_errors @ errors.sum(axis=0) - q, traces - degrees]
+    )  # each member with the N - 1 others
     single = np.stack([q * (1 + v), v])
     pair_sums = np.column_stack([pairs.sum(axis=1), pairs.sum(axis=1)[:, None] - 2 * pairs])
     with np.errstate(invalid="ignore"):

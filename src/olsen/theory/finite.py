@@ -1,11 +1,13 @@
 r"""Expected risk at finite n, p and k: identity covariance, Gaussian rows, uniformly drawn columns.
 
-For two members that share :math:`a` columns, with :math:`u` columns in neither, every fixed signal obeys
+For two members that share :math:`a` columns, with :math:`u` columns in neither, every fixed signal
+obeys
 
 .. math:: bias_{ij} = \|\beta_{(S_i\cup S_j)^c}\|^2 (1+v), \qquad var_{ij} = \sigma^2 v, \qquad v = \frac{a}{n-a-1}
 
-(all rows in use; :math:`i=j` is :math:`a = m`). The expected risk is the average of the two terms over the distribution
-of :math:`(a, u)` that the sampling and the design imply. The average is a sum without approximation.
+(all rows in use; :math:`i=j` is :math:`a = m`). The expected risk is the average of the two terms
+over the distribution of :math:`(a, u)` that the sampling and the design imply. The average is a sum
+without approximation.
 """
 
 from typing import Any, NamedTuple
@@ -26,8 +28,8 @@ MAX_EXACT_COIN_COLUMNS = 10_000  # up to which pairs of rejected coin flips are 
 class _Terms(NamedTuple):
     """Terms to combine: bias for unit signal and variance for unit noise, each of shape (5, ...).
 
-    The five are one member, then four kinds of pairs: of no common group, of one column group, of one row group, and of
-    groups of both kinds.
+    The five are one member, then four kinds of pairs: of no common group, of one column group, of
+    one row group, and of groups of both kinds.
     """
 
     bias: Floats
@@ -49,11 +51,13 @@ def overlap_variance(
 
     .. math:: \sigma^2 v, \qquad v = \frac{a\,t}{\tau^2 - (a+1)\,t}
 
-    for members of :math:`\tau` rows (`n_samples`), :math:`t` of which are shared. With all rows, :math:`v = a/(n-a-1)`;
-    a member with itself is :math:`a = m,\; t = \tau`. Disjoint rows give zero.
+    for members of :math:`\tau` rows (`n_samples`), :math:`t` of which are shared. With all rows,
+    :math:`v = a/(n-a-1)`; a member with itself is :math:`a = m,\; t = \tau`. Disjoint rows give
+    zero.
 
-    Status: exact when t = tau (all rows, or one member); heuristic otherwise, right to second order in 1/tau. The
-    paper prints a/(n-a-1) for every row fraction, which is the limit only. Broadcasts.
+    Status: exact when t = tau (all rows, or one member); heuristic otherwise, right to second order
+    in 1/tau. The paper prints a/(n-a-1) for every row fraction, which is the limit only.
+    Broadcasts.
 
     Examples
     --------
@@ -73,11 +77,13 @@ def overlap_bias(
     n_samples: "ArrayLike | None" = None,
     shared_rows: "ArrayLike | None" = None,
 ) -> "Floats":
-    r"""Bias of a pair of members that share `overlap` columns and both miss signal of energy `left_out`.
+    r"""Bias of a pair of members that share `overlap` columns and both miss signal of energy
+    `left_out`.
 
     .. math:: \|\beta_{(S_i\cup S_j)^c}\|^2 (1 + v)
 
-    with :math:`v` as in `overlap_variance`. It holds for every fixed signal and every given pair, without averaging.
+    with :math:`v` as in `overlap_variance`. It holds for every fixed signal and every given pair,
+    without averaging.
 
     Status: exact when t = tau (all rows, or one member); heuristic otherwise. Broadcasts.
 
@@ -96,26 +102,32 @@ def _rows(
 ) -> tuple[Floats, Floats]:
     """Rows per member and rows shared by two members, checked."""
     tau = n if n_samples is None else letters(function, n_samples=n_samples)[0]
-    require(tau <= n, f"{function}: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
+    require(
+        tau <= n, f"{function}: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g})."
+    )
     tau = np.broadcast_to(tau, np.broadcast_shapes(tau.shape, n.shape))
     if shared_rows is None:
         return tau, tau**2 / n
     (shared,) = letters(function, shared_rows=shared_rows)
     require(
         (2 * tau - n <= shared) & (shared <= tau),
-        f"{function}: two members share from 2 n_samples - n to n_samples rows; got shared_rows from "
-        f"{np.min(shared):.6g} to {np.max(shared):.6g} with n_samples = {np.max(tau):.6g}, n = {np.min(n):.6g}.",
+        f"{function}: two members share from 2 n_samples - n to n_samples rows; got shared_rows"
+        f" from {np.min(shared):.6g} to {np.max(shared):.6g} with n_samples = {np.max(tau):.6g}, n"
+        f" = {np.min(n):.6g}.",
     )
     return tau, shared
 
 
 def _inflation(a: Floats, tau: Floats | float, t: Floats | float) -> Floats:
-    """E tr[(A + B1)^-1 A (A + B2)^-1] for Wishart A of t rows, B1 and B2 of tau - t rows, on a columns."""
+    """E tr[(A + B1)^-1 A (A + B2)^-1] for Wishart A of t rows, B1 and B2 of tau - t rows, on a
+    columns.
+    """
     room = tau**2 - (a + 1) * t
     require(
         room > 0,
-        f"a pair with {np.max(a):.6g} shared columns needs n_samples**2 > (overlap + 1) * shared_rows for a finite "
-        "expectation. For fewer rows than columns use theory.minimum_norm_risk.",
+        f"a pair with {np.max(a):.6g} shared columns needs n_samples**2 > (overlap + 1) *"
+        " shared_rows for a finite expectation. For fewer rows than columns use"
+        " theory.minimum_norm_risk.",
     )
     return a * t / room
 
@@ -137,14 +149,17 @@ def expected_bias(
 
     Arguments, designs and exceptions as in `expected_risk`.
 
-    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments broadcast.
+    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments
+    broadcast.
 
     Examples
     --------
     >>> round(float(expected_bias(12, 8, 4, k=2)), 4)
     0.5517
     """
-    terms = _broadcast_terms("expected_bias", n, p, n_features, n_samples, sampling=sampling, design=design)
+    terms = _broadcast_terms(
+        "expected_bias", n, p, n_features, n_samples, sampling=sampling, design=design
+    )
     k, norm = letters("expected_bias", k=k, beta_norm=beta_norm)
     return times_square(norm, _combine(terms.bias, terms, k))[()]
 
@@ -166,14 +181,17 @@ def expected_variance(
 
     Arguments, designs and exceptions as in `expected_risk`.
 
-    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments broadcast.
+    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments
+    broadcast.
 
     Examples
     --------
     >>> round(float(expected_variance(12, 8, 4, 0.5**0.5, k=2)), 4)
     0.2006
     """
-    terms = _broadcast_terms("expected_variance", n, p, n_features, n_samples, sampling=sampling, design=design)
+    terms = _broadcast_terms(
+        "expected_variance", n, p, n_features, n_samples, sampling=sampling, design=design
+    )
     k, sigma = letters("expected_variance", k=k, sigma=sigma)
     return times_square(sigma, _combine(terms.variance, terms, k))[()]
 
@@ -196,28 +214,31 @@ def expected_risk(
     .. math:: E R_k = \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same}
               + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}
 
-    where each :math:`R` averages :math:`\frac up (1+v)\|\beta\|^2 + \sigma^2 v` over the distribution of the shared
-    columns :math:`a` and the columns :math:`u` outside both members: hypergeometric for fixed sizes
-    (:math:`u = p-2m+a`), binomial for coin flips.
+    where each :math:`R` averages :math:`\frac up (1+v)\|\beta\|^2 + \sigma^2 v` over the
+    distribution of the shared columns :math:`a` and the columns :math:`u` outside both members:
+    hypergeometric for fixed sizes (:math:`u = p-2m+a`), binomial for coin flips.
 
     Parameters
     ----------
     n, p : int
         Rows and columns of the data.
     n_features : int
-        Columns per member; for ``sampling="bernoulli"`` the expected number, a real number being allowed.
+        Columns per member; for ``sampling="bernoulli"`` the expected number, a real number being
+        allowed.
     sigma : float
         Noise standard deviation.
     k : int or inf
         Members.
     n_samples : int, optional
-        Rows per member; for ``sampling="bernoulli"`` the expected number of coin-flip rows. Default: all.
+        Rows per member; for ``sampling="bernoulli"`` the expected number of coin-flip rows.
+        Default: all.
     sampling : {"fixed", "bernoulli"}
-        Subsets of fixed size, or one coin per column (and row), a member being redrawn unless it has at least two
-        rows more than columns (the paper's rejection rule).
+        Subsets of fixed size, or one coin per column (and row), a member being redrawn unless it
+        has at least two rows more than columns (the paper's rejection rule).
     design : {"independent", "balanced"}
-        ``"balanced"``, fixed sizes: a permutation is cut into ``B = p // min(m, p - m)`` disjoint blocks, each block
-        being a member when ``m <= p / 2`` and the complement of a member otherwise. Coin flips: one uniform
+        ``"balanced"``, fixed sizes: a permutation is cut into ``B = p // min(m, p - m)`` disjoint
+        blocks, each block being a member when ``m <= p / 2`` and the complement of a member
+        otherwise. Coin flips: one uniform
         :math:`U_j` per column and group, member `b` of ``B = floor(1 / min(alpha, 1 - alpha))`` takes `j` iff
         :math:`(U_j + b/B) \bmod 1 < \alpha`. Member `i` is in group ``i // B``; the last group may be partial. Rows are
         drawn like columns, in groups of ``n // min(n_samples, n - n_samples)``.
@@ -228,14 +249,15 @@ def expected_risk(
 
     Notes
     -----
-    Status: exact for ``n_samples=None``; with row subsampling the pairs use the refined approximation of
-    `overlap_variance`, averaged over the hypergeometric number of shared rows; the single member stays exact.
-    Coin flips with a rejection probability above 1e-13: members exact; pairs conditioned on the acceptance of both,
-    where a rejected member of a balanced group is replaced by an independent one: exactly up to ten thousand columns,
-    with some of the sizes and two values for the overlap of given sizes above that number.
-    Coin-flip rows: accepted together with the columns. The distribution of a pair's columns is exact up to p of about
-    125, with two values for the overlap of given sizes beyond; its inflation v is taken at the mean number of rows, or
-    at two more than the shared columns if that is more. Whatever v, the risk is at least
+    Status: exact for ``n_samples=None``; with row subsampling the pairs use the refined
+    approximation of `overlap_variance`, averaged over the hypergeometric number of shared rows; the
+    single member stays exact. Coin flips with a rejection probability above 1e-13: members exact;
+    pairs conditioned on the acceptance of both, where a rejected member of a balanced group is
+    replaced by an independent one: exactly up to ten thousand columns, with some of the sizes and
+    two values for the overlap of given sizes above that number. Coin-flip rows: accepted together
+    with the columns. The distribution of a pair's columns is exact up to p of about 125, with two
+    values for the overlap of given sizes beyond; its inflation v is taken at the mean number of
+    rows, or at two more than the shared columns if that is more. Whatever v, the risk is at least
     :math:`(1-\delta)^2\|\beta\|^2`, :math:`\delta` being the mean fraction of the columns in a member, and at no scale
     negative.
     ``inf`` for fixed sizes within one of `n_samples`, where the expectation is infinite.
@@ -247,7 +269,9 @@ def expected_risk(
     >>> expected_risk(60, 48, [12, 16], [0.5, 1.0], k=12, design="balanced").round(4)
     array([0.6136, 0.6056])
     """
-    terms = _broadcast_terms("expected_risk", n, p, n_features, n_samples, sampling=sampling, design=design)
+    terms = _broadcast_terms(
+        "expected_risk", n, p, n_features, n_samples, sampling=sampling, design=design
+    )
     k, sigma, mu, norm = letters("expected_risk", k=k, sigma=sigma, mu=mu, beta_norm=beta_norm)
     bias = times_square(norm, _combine(terms.bias, terms, k))
     risk = bias + times_square(sigma, _combine(terms.variance, terms, k))
@@ -255,13 +279,20 @@ def expected_risk(
 
 
 def optimal_n_features(
-    n: int, p: int, sigma: float, *, k: float, n_samples: int | None = None, design: str = "independent"
+    n: int,
+    p: int,
+    sigma: float,
+    *,
+    k: float,
+    n_samples: int | None = None,
+    design: str = "independent",
 ) -> int:
     r"""The fixed size with the lowest `expected_risk`.
 
     .. math:: \arg\min_{1 \le m \le \min(p,\, \tau-2)} E R_k(m)
 
-    Scans 65 sizes, then 65 sizes between the neighbours of the best, until all sizes in between have been compared.
+    Scans 65 sizes, then 65 sizes between the neighbours of the best, until all sizes in between
+    have been compared.
 
     Status: exact risk; the scan is heuristic for curves with several minima. Scalars only.
 
@@ -280,7 +311,9 @@ def optimal_n_features(
     high = top
     while True:
         sizes = np.unique(np.linspace(low, high, 65).round().astype(int))
-        best = int(np.argmin(expected_risk(n, p, sizes, sigma, k=k, n_samples=n_samples, design=design)))
+        best = int(
+            np.argmin(expected_risk(n, p, sizes, sigma, k=k, n_samples=n_samples, design=design))
+        )
         if len(sizes) == high - low + 1:
             return int(sizes[best])
         low = int(sizes[max(best - 1, 0)])
@@ -311,10 +344,15 @@ def _broadcast_terms(
     require_choice("sampling", sampling, SAMPLINGS)
     require_choice("design", design, DESIGNS)
     letters(function, n=n, p=p, n_samples=n if n_samples is None else n_samples)
-    checked(function, "n_features", n_features, EXPECTED_COLUMNS)  # whole for fixed sizes: `_check_sizes`
+    checked(
+        function, "n_features", n_features, EXPECTED_COLUMNS
+    )  # whole for fixed sizes: `_check_sizes`
     sizes = np.broadcast_arrays(n, p, n_features, n if n_samples is None else n_samples)
     elements = zip(*(size.ravel().tolist() for size in sizes), strict=True)
-    terms = [_terms(function, n, p, m, tau, sampling=sampling, design=design) for n, p, m, tau in elements]
+    terms = [
+        _terms(function, n, p, m, tau, sampling=sampling, design=design)
+        for n, p, m, tau in elements
+    ]
     fields = [np.moveaxis(np.array(field), 0, -1) for field in zip(*terms, strict=True)]
     return _Terms(*(field.reshape(field.shape[:-1] + sizes[0].shape) for field in fields))
 
@@ -333,7 +371,9 @@ def _terms(
     return bias, variance, column_group, row_group, shrinkage
 
 
-def _fixed_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any, list[Any], int, float]:
+def _fixed_terms(
+    n: int, p: int, m: float, tau: float, design: str
+) -> tuple[Any, list[Any], int, float]:
     """Bias and variance of one member and of pairs (`_pair_averages`), group size, E|S|/p."""
     m = int(m)
     itself = (np.array([m]), np.ones(1), np.array([p - m]))
@@ -343,13 +383,21 @@ def _fixed_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any
     a, weights = _distributions.hypergeometric(p, m, m)
     ungrouped = (a, weights, p - 2 * m + a)
     column_group = p // max(1, min(m, p - m)) if design == "balanced" else 1
-    return single, _pair_averages(n, p, tau, ungrouped=ungrouped, grouped=grouped), column_group, m / p
+    return (
+        single,
+        _pair_averages(n, p, tau, ungrouped=ungrouped, grouped=grouped),
+        column_group,
+        m / p,
+    )
 
 
-def _coin_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any, list[Any], int, float]:
+def _coin_terms(
+    n: int, p: int, m: float, tau: float, design: str
+) -> tuple[Any, list[Any], int, float]:
     """`_fixed_terms` for coin flips.
 
-    Members that may be rejected are summed by size when rows are flipped too, or when there are very many columns.
+    Members that may be rejected are summed by size when rows are flipped too, or when there are
+    very many columns.
     """
     alpha = m / p
     *single, shrinkage, accepted = _coin_rows.member_terms(n, p, alpha, tau / n)
@@ -360,12 +408,18 @@ def _coin_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any,
         ungrouped, grouped = _coin_overlaps(p, alpha, int(tau) - 2, design)
         pairs = _pair_averages(n, p, tau, ungrouped=ungrouped, grouped=grouped)
     smaller = min(alpha, 1 - alpha)
-    column_group = int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1
+    column_group = (
+        int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1
+    )
     return single, pairs, column_group, shrinkage
 
 
-def _pair_averages(n: int, p: int, tau: float, ungrouped: Overlaps, grouped: Overlaps) -> list[tuple[float, float]]:
-    """Bias and variance of the four kinds of pairs of `_Terms`, from overlaps without and with a column group."""
+def _pair_averages(
+    n: int, p: int, tau: float, ungrouped: Overlaps, grouped: Overlaps
+) -> list[tuple[float, float]]:
+    """Bias and variance of the four kinds of pairs of `_Terms`, from overlaps without and with a
+    column group.
+    """
     averages = []
     for row_design in DESIGNS:
         for overlaps in (ungrouped, grouped):
@@ -375,16 +429,25 @@ def _pair_averages(n: int, p: int, tau: float, ungrouped: Overlaps, grouped: Ove
 
 
 def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: str) -> None:
-    require(0 < tau <= n, f"{function}: n_samples must be in [1, n]; got n_samples = {tau}, n = {n}.")
-    require(0 <= m <= p, f"{function}: n_features must be in [0, p]; got n_features = {m}, p = {p}.")
+    require(
+        0 < tau <= n, f"{function}: n_samples must be in [1, n]; got n_samples = {tau}, n = {n}."
+    )
+    require(
+        0 <= m <= p, f"{function}: n_features must be in [0, p]; got n_features = {m}, p = {p}."
+    )
     if sampling == "bernoulli":
         require(tau >= 2, f"{function}: coin flips with rejection need n_samples >= 2; got {tau}.")
         return
-    require(m == int(m), f"{function}: fixed sizes are whole numbers; got n_features = {m}. Or sampling='bernoulli'.")
+    require(
+        m == int(m),
+        f"{function}: fixed sizes are whole numbers; got n_features = {m}. Or"
+        " sampling='bernoulli'.",
+    )
     require(
         m <= tau + 1,
-        f"{function} needs n_features <= n_samples - 2 (more rows than columns per member); got n_features = {m}, "
-        f"n_samples = {tau}. For minimum-norm members use theory.minimum_norm_risk.",
+        f"{function} needs n_features <= n_samples - 2 (more rows than columns per member); got"
+        f" n_features = {m}, n_samples = {tau}. For minimum-norm members use"
+        " theory.minimum_norm_risk.",
     )
 
 
@@ -397,11 +460,15 @@ def _average(p: int, overlaps: Overlaps, inflation: Floats | float) -> tuple[flo
 
 
 def _mean_inflation(a: ArrayLike, n: int, tau: float, row_design: str) -> Floats:
-    """Inflation v for each overlap, averaged over the number of shared rows: the fewest possible in a row group."""
+    """Inflation v for each overlap, averaged over the number of shared rows: the fewest possible in
+    a row group.
+    """
     a = np.asarray(a, dtype=float)
     if tau == n or row_design == "balanced":
         return _inflation(a, tau, max(0, 2 * tau - n))
-    shared_rows, weights = _distributions.thin(*_distributions.hypergeometric(int(n), int(tau), int(tau)))
+    shared_rows, weights = _distributions.thin(
+        *_distributions.hypergeometric(int(n), int(tau), int(tau))
+    )
     mean = np.zeros(len(a))
     for t, weight in zip(shared_rows, weights, strict=True):
         mean += weight * _inflation(a, tau, t)
@@ -418,7 +485,9 @@ def _coin_inflation(n: int, tau: float, row_design: str) -> _coin_rows.Inflation
         overlaps = np.arange(min(n - 2, int(np.max(a)) + 1) + 1)
         below_mean = overlaps <= tau - 2
         at_mean = _mean_inflation(overlaps[below_mean], n, tau, row_design)
-        above_mean = [_mean_inflation([x], n, x + 2, row_design)[0] for x in overlaps[~below_mean].tolist()]
+        above_mean = [
+            _mean_inflation([x], n, x + 2, row_design)[0] for x in overlaps[~below_mean].tolist()
+        ]
         v: Floats = np.interp(a, overlaps, [*at_mean, *above_mean])
         return v
 
@@ -426,7 +495,9 @@ def _coin_inflation(n: int, tau: float, row_design: str) -> _coin_rows.Inflation
 
 
 def _coin_overlaps(p: int, alpha: float, max_size: int, design: str) -> tuple[Overlaps, Overlaps]:
-    """Overlaps of two members of different groups, and of one group; sizes above `max_size` are drawn again."""
+    """Overlaps of two members of different groups, and of one group; sizes above `max_size` are
+    drawn again.
+    """
     ungrouped, _ = _distributions.coin_pair(p, alpha**2, alpha * (1 - alpha), max_size)
     if design == "independent":
         return ungrouped, ungrouped

@@ -1,10 +1,11 @@
-r"""Unequal probabilities: members flip a separate coin for each column, and columns are uncorrelated.
+r"""Unequal probabilities: members flip a separate coin for each column, and columns are
+uncorrelated.
 
-Write :math:`\alpha_j` for the probability of column j and :math:`b_j^2 = \Sigma_{jj}\beta_j^2` for its signal. Two
-members share column j with probability :math:`\alpha_j^2` and both miss it with :math:`(1-\alpha_j)^2`, and their risk
-depends on nothing else: at finite n through the distribution of the number of shared columns
-(`expected_diagonal_risk`), in the limit through sums over columns (`diagonal_risk`). The best probabilities for a known
-signal follow from the two formulas.
+Write :math:`\alpha_j` for the probability of column j and :math:`b_j^2 = \Sigma_{jj}\beta_j^2` for
+its signal. Two members share column j with probability :math:`\alpha_j^2` and both miss it with
+:math:`(1-\alpha_j)^2`, and their risk depends on nothing else: at finite n through the distribution
+of the number of shared columns (`expected_diagonal_risk`), in the limit through sums over columns
+(`diagonal_risk`). The best probabilities for a known signal follow from the two formulas.
 """
 
 import numpy as np
@@ -46,32 +47,48 @@ def diagonal_risk(
     0.5
     """
     variances, beta, alpha, sigma, k, eta = letters(
-        "diagonal_risk", variances=variances, beta=beta, probabilities=probabilities, sigma=sigma, k=k, eta=eta
+        "diagonal_risk",
+        variances=variances,
+        beta=beta,
+        probabilities=probabilities,
+        sigma=sigma,
+        k=k,
+        eta=eta,
     )
     checked("diagonal_risk", "n", n, ROWS_OF_A_LIMIT)
-    _require_columns("diagonal_risk", alpha.shape, probabilities=alpha, beta=beta, variances=variances)
+    _require_columns(
+        "diagonal_risk", alpha.shape, probabilities=alpha, beta=beta, variances=variances
+    )
     require(
         alpha.sum() < eta * n,
-        f"diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got {alpha.sum():.6g} and "
-        f"eta * n = {np.min(eta) * n:.6g}. For minimum-norm members use theory.covariance_risk.",
+        "diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got"
+        f" {alpha.sum():.6g} and eta * n = {np.min(eta) * n:.6g}. For minimum-norm members use"
+        " theory.covariance_risk.",
     )
     return _limit(alpha, variances * beta**2, sigma, n=n, k=k, eta=eta)[()]
 
 
-def _limit(alpha: Floats, signal: Floats, sigma: ArrayLike, n: float, k: ArrayLike, eta: ArrayLike = 1.0) -> Floats:
+def _limit(
+    alpha: Floats, signal: Floats, sigma: ArrayLike, n: float, k: ArrayLike, eta: ArrayLike = 1.0
+) -> Floats:
     """`diagonal_risk` of checked arguments."""
     noise = np.square(sigma)
     pair = (noise + np.sum((1 - alpha) ** 2 * signal)) / (1 - np.sum(alpha**2) / n) - noise
-    single = (noise + np.sum((1 - alpha) * signal)) / (1 - alpha.sum() / (np.asarray(eta) * n)) - noise
+    single = (noise + np.sum((1 - alpha) * signal)) / (
+        1 - alpha.sum() / (np.asarray(eta) * n)
+    ) - noise
     return mean_of_pairs(single, pair, k)
 
 
 def _require_columns(function: str, shape: tuple[int, ...], **vectors: Floats) -> None:
-    """Raise unless every vector has one entry per column of `shape`, or a single entry that stands for all columns."""
+    """Raise unless every vector has one entry per column of `shape`, or a single entry that stands
+    for all columns.
+    """
     for name, vector in vectors.items():
         require(
             len(shape) == 1 and vector.shape in (shape, (1,), ()),
-            f"{function}: {name} must have one entry for each column, a shape {shape}; got {vector.shape}.",
+            f"{function}: {name} must have one entry for each column, a shape {shape}; got"
+            f" {vector.shape}.",
         )
 
 
@@ -84,13 +101,15 @@ def expected_diagonal_risk(
     n: float,
     k: "ArrayLike" = np.inf,
 ) -> "Floats":
-    r"""Expected risk at finite n of members that flip one coin per column, diagonal covariance, all rows.
+    r"""Expected risk at finite n of members that flip one coin per column, diagonal covariance, all
+    rows.
 
     .. math:: R_{off} = \sum_j (1-\alpha_j)^2\, b_j^2\; E[1 + v(a_{-j})] + \sigma^2\, E\,v(a), \qquad
               v(a) = \frac{a}{n-a-1}, \qquad b_j^2 = \Sigma_{jj}\beta_j^2
 
-    where the shared columns :math:`a` are a sum of independent coins of probabilities :math:`\alpha_l^2`
-    (Poisson-binomial), and :math:`a_{-j}` leaves out column j, which is in neither member. One member:
+    where the shared columns :math:`a` are a sum of independent coins of probabilities
+    :math:`\alpha_l^2` (Poisson-binomial), and :math:`a_{-j}` leaves out column j, which is in
+    neither member. One member:
     :math:`\alpha_l` and :math:`1-\alpha_j` instead of the squares. All terms are summed, without approximation.
 
     Parameters
@@ -108,10 +127,11 @@ def expected_diagonal_risk(
 
     Notes
     -----
-    Status: exact for Gaussian columns and every fixed signal. A member of more than n - 2 columns is drawn again, as
-    everywhere in this package, and pairs are conditioned on the acceptance of both. Where rejection has more than a
-    negligible probability (1e-13), the condition is exact too, in a time that grows as p times the shared columns times
-    the unshared columns; an error is raised where that would take too long. `sigma` and `k` broadcast.
+    Status: exact for Gaussian columns and every fixed signal. A member of more than n - 2 columns
+    is drawn again, as everywhere in this package, and pairs are conditioned on the acceptance of
+    both. Where rejection has more than a negligible probability (1e-13), the condition is exact
+    too, in a time that grows as p times the shared columns times the unshared columns; an error is
+    raised where that would take too long. `sigma` and `k` broadcast.
 
     Examples
     --------
@@ -136,14 +156,16 @@ def expected_diagonal_risk(
     max_size = int(min(rows - 2, len(alpha)))
     require(
         rows >= 2 and columns <= rows - 1,
-        f"{name} needs sum(probabilities) <= n - 1 (least-squares members); got {columns:.6g} and n = {rows:.6g}. Use "
-        "smaller probabilities, or theory.covariance_risk for minimum-norm members.",
+        f"{name} needs sum(probabilities) <= n - 1 (least-squares members); got {columns:.6g} and n"
+        f" = {rows:.6g}. Use smaller probabilities, or theory.covariance_risk for minimum-norm"
+        " members.",
     )
     single, rejected = _distributions.coins_one_by_one(alpha, (1 - alpha) * signal, max_size)
     require(
         rejected < 1 - 1e-6,
-        f"{name}: coin flips that expect {columns:.6g} columns are accepted up to n - 2 = {rows - 2:.6g} only, which "
-        f"has probability {1 - rejected:.1g}. Use smaller probabilities, or more rows n.",
+        f"{name}: coin flips that expect {columns:.6g} columns are accepted up to n - 2 ="
+        f" {rows - 2:.6g} only, which has probability {1 - rejected:.1g}. Use smaller"
+        " probabilities, or more rows n.",
     )
     if rejected < _distributions.NEGLIGIBLE:
         pair, _ = _distributions.coins_one_by_one(alpha**2, (1 - alpha) ** 2 * signal, max_size)
@@ -151,16 +173,19 @@ def expected_diagonal_risk(
         cost = _distributions.accepted_coins_cost(alpha, alpha**2, max_size)
         require(
             cost <= MAX_EXACT_TERMS,
-            f"{name}: members of {columns:.6g} expected columns have more than n - 2 = {rows - 2:.6g} with a "
-            f"probability of {rejected:.1g} and are drawn again; to count this exactly takes {cost:.1g} terms. Use "
-            "smaller probabilities, or the limit, theory.diagonal_risk.",
+            f"{name}: members of {columns:.6g} expected columns have more than n - 2 ="
+            f" {rows - 2:.6g} with a probability of {rejected:.1g} and are drawn again; to count"
+            f" this exactly takes {cost:.1g} terms. Use smaller probabilities, or the limit,"
+            " theory.diagonal_risk.",
         )
         pair = _distributions.accepted_coins(alpha, alpha**2, (1 - alpha) ** 2 * signal, max_size)
     return mean_of_pairs(_inflated(single, sigma, rows), _inflated(pair, sigma, rows), k)[()]
 
 
 def _inflated(counts: Floats, sigma: ArrayLike, n: float) -> Floats:
-    """Risk of a pair from `coins_one_by_one` or `accepted_coins`, conditioned on the event of the counts."""
+    """Risk of a pair from `coins_one_by_one` or `accepted_coins`, conditioned on the event of the
+    counts.
+    """
     probability, left_out = counts / counts[0].sum()
     a = np.arange(len(probability))
     inflation = a / (n - a - 1)
@@ -179,7 +204,8 @@ def ridge_matched_probabilities(Sigma: "ArrayLike", penalty: float, *, n: float)
     :math:`\alpha_j = \Sigma_{jj}/(\Sigma_{jj}+\mu)`. For a signal :math:`\beta \sim N(0, I/p)` the best penalty
     is :math:`p\sigma^2`.
 
-    Status: asymptotic for diagonal Sigma, heuristic for others. From data: `olsen.equivalence.inclusion_probabilities`.
+    Status: asymptotic for diagonal Sigma, heuristic for others. From data:
+    `olsen.equivalence.inclusion_probabilities`.
 
     Examples
     --------
@@ -190,12 +216,16 @@ def ridge_matched_probabilities(Sigma: "ArrayLike", penalty: float, *, n: float)
     rows = scalar("ridge_matched_probabilities", "n", n, ROWS_OF_A_LIMIT)
     eigenvalues, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
     eigenvalues = np.maximum(eigenvalues, 0.0)  # negative eigenvalues are rounding
-    mu = _effective_penalty(eigenvalues, rows, scalar("ridge_matched_probabilities", "penalty", penalty))
+    mu = _effective_penalty(
+        eigenvalues, rows, scalar("ridge_matched_probabilities", "penalty", penalty)
+    )
     shrinkage = eigenvalues / np.where(eigenvalues > 0, eigenvalues + mu, 1.0)
     return np.minimum(vectors**2 @ shrinkage, 1.0)
 
 
-def optimal_probabilities(variances: "ArrayLike", beta: "ArrayLike", sigma: float, *, n: float) -> "Floats":
+def optimal_probabilities(
+    variances: "ArrayLike", beta: "ArrayLike", sigma: float, *, n: float
+) -> "Floats":
     r"""Inclusion probabilities with the lowest `diagonal_risk` at k = inf for a known signal.
 
     .. math:: \alpha_j = \frac{b_j^2}{b_j^2 + R^{tot}/n}, \qquad
@@ -214,7 +244,9 @@ def optimal_probabilities(variances: "ArrayLike", beta: "ArrayLike", sigma: floa
     variances, beta = letters("optimal_probabilities", variances=variances, beta=beta)
     _require_columns("optimal_probabilities", beta.shape, beta=beta, variances=variances)
     scalar("optimal_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    positive = _arguments.SPREAD._replace(least=LEAST, way_out="Without noise take every feature of non-zero signal.")
+    positive = _arguments.SPREAD._replace(
+        least=LEAST, way_out="Without noise take every feature of non-zero signal."
+    )
     scalar("optimal_probabilities", "sigma", sigma, positive)
     signal = variances * beta**2
 

@@ -1,8 +1,9 @@
 r"""Members with fewer rows than columns: minimum-norm interpolators (paper, section 5.2).
 
-The paper gives the limiting variance and leaves the bias open. For identity covariance bias and variance have closed
-forms: exact at finite size for one member, in the limit for two different members, and exact for two members that use
-all columns. In the limit (`limiting_risk`) the term of two different members does not depend on the number of columns.
+The paper gives the limiting variance and leaves the bias open. For identity covariance bias and
+variance have closed forms: exact at finite size for one member, in the limit for two different
+members, and exact for two members that use all columns. In the limit (`limiting_risk`) the term of
+two different members does not depend on the number of columns.
 """
 
 import numpy as np
@@ -29,10 +30,11 @@ def minimum_norm_risk(
 
     .. math:: \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same} + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}
 
-    One member of :math:`m` columns and :math:`\tau` rows loses the signal outside the row space; the left-out signal
-    and the noise enter through the trace of an inverse Wishart matrix with the roles of rows and columns exchanged. Two
-    members that share :math:`a` columns and :math:`t` rows follow the general pair formula (`theory.pair_risk`) at
-    identity covariance, and `theory.overlap_variance` with the roles exchanged:
+    One member of :math:`m` columns and :math:`\tau` rows loses the signal outside the row space;
+    the left-out signal and the noise enter through the trace of an inverse Wishart matrix with the
+    roles of rows and columns exchanged. Two members that share :math:`a` columns and :math:`t` rows
+    follow the general pair formula (`theory.pair_risk`) at identity covariance, and
+    `theory.overlap_variance` with the roles exchanged:
 
     .. math:: R_{diag} = \|\beta\|^2 \Bigl[ 1 - \frac{\tau}{p} + \Bigl(1-\frac mp\Bigr)\frac{\tau}{m-\tau-1} \Bigr]
               + \sigma^2 \frac{\tau}{m-\tau-1}
@@ -40,12 +42,13 @@ def minimum_norm_risk(
     .. math:: R_{off} = \|\beta\|^2\frac{q}{1-t a/m^2} + \sigma^2\frac{t\,a}{m^2-(t+1)a}, \qquad
               q = 1 - \frac{2\tau}{p} + \frac{\tau^2 a}{m^2 p}
 
-    at the mean column overlap :math:`a = m^2/p`, averaged over the hypergeometric number of shared rows. Independent
-    columns; ``design="balanced"`` cuts the *rows* into folds: members see disjoint folds of `n_samples` rows when
-    ``n_samples <= n / 2``, else leave out disjoint folds of ``n - n_samples`` rows.
+    at the mean column overlap :math:`a = m^2/p`, averaged over the hypergeometric number of shared
+    rows. Independent columns; ``design="balanced"`` cuts the *rows* into folds: members see
+    disjoint folds of `n_samples` rows when ``n_samples <= n / 2``, else leave out disjoint folds of
+    ``n - n_samples`` rows.
 
-    Status: exact for k = 1 and, for any k, when members use all columns (n_features = p); asymptotic otherwise.
-    All numeric arguments broadcast.
+    Status: exact for k = 1 and, for any k, when members use all columns (n_features = p);
+    asymptotic otherwise. All numeric arguments broadcast.
 
     Examples
     --------
@@ -54,15 +57,24 @@ def minimum_norm_risk(
     >>> round(float(minimum_norm_risk(100, 200, 200, 0.5, k=4, n_samples=75, design="balanced")), 4)
     0.6476
     """
-    n, p, m, tau = letters("minimum_norm_risk", n=n, p=p, n_features=n_features, n_samples=n_samples)
+    n, p, m, tau = letters(
+        "minimum_norm_risk", n=n, p=p, n_features=n_features, n_samples=n_samples
+    )
     sigma, k, mu, norm = letters("minimum_norm_risk", sigma=sigma, k=k, mu=mu, beta_norm=beta_norm)
     require_choice("design", design, ("independent", "balanced"))
-    require(tau <= n, f"minimum_norm_risk: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
-    require(m <= p, f"minimum_norm_risk: n_features ({np.max(m):.6g}) cannot exceed p ({np.min(p):.6g}).")
+    require(
+        tau <= n,
+        f"minimum_norm_risk: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).",
+    )
+    require(
+        m <= p,
+        f"minimum_norm_risk: n_features ({np.max(m):.6g}) cannot exceed p ({np.min(p):.6g}).",
+    )
     require(
         m >= tau + 2,
-        f"minimum_norm_risk needs n_features >= n_samples + 2; got n_features = {np.min(m):.6g} with n_samples = "
-        f"{np.max(tau):.6g}. With fewer columns than rows use theory.expected_risk; in between it is infinite.",
+        f"minimum_norm_risk needs n_features >= n_samples + 2; got n_features = {np.min(m):.6g}"
+        f" with n_samples = {np.max(tau):.6g}. With fewer columns than rows use"
+        " theory.expected_risk; in between it is infinite.",
     )
     inflation = tau / (m - tau - 1)
     single = norm**2 * (1 - tau / p + (1 - m / p) * inflation) + sigma**2 * inflation
@@ -91,7 +103,9 @@ def _mean_pair_terms(n: Floats, p: Floats, m: Floats, tau: Floats) -> Floats:
     n, p, m, tau = np.broadcast_arrays(n, p, m, tau)
     terms = np.empty((2, *n.shape))
     for index in np.ndindex(n.shape):
-        shared_rows, weights = thin(*hypergeometric(int(n[index]), int(tau[index]), int(tau[index])))
+        shared_rows, weights = thin(
+            *hypergeometric(int(n[index]), int(tau[index]), int(tau[index]))
+        )
         bias, variance = _pair_terms(p[index], m[index], tau[index], shared_rows)
         terms[(slice(None), *index)] = [weights @ bias, weights @ variance]
     return terms

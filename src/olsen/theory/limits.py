@@ -1,11 +1,13 @@
-r"""Limits of large problems: n, p to infinity with p / n -> gamma, identity covariance, unit-norm signal.
+r"""Limits of large problems: n, p to infinity with p / n -> gamma, identity covariance, unit-norm
+signal.
 
-Letters as in the paper: :math:`\alpha = |S_i|/p`, :math:`\eta = |T_i|/n`, `k` members, noise `sigma`.
-Below the interpolation peak (:math:`\alpha\gamma < \eta`) members are ordinary least squares and the formulas are the
-paper's theorem; above it they are minimum-norm interpolators. With :math:`\delta = \min(\alpha, \eta/\gamma)`
-two different members follow one formula on both sides. For a signal of norm r use sigma / r and multiply by r**2.
-The paper scales the large ensemble by mu (section 4.4). The derivation uses only :math:`E\langle\beta, b\rangle =
-\delta\|\beta\|^2`, which holds for a single member, so the scaled risk holds for every `k` with the risk of that `k`.
+Letters as in the paper: :math:`\alpha = |S_i|/p`, :math:`\eta = |T_i|/n`, `k` members, noise
+`sigma`. Below the interpolation peak (:math:`\alpha\gamma < \eta`) members are ordinary least
+squares and the formulas are the paper's theorem; above it they are minimum-norm interpolators. With
+:math:`\delta = \min(\alpha, \eta/\gamma)` two different members follow one formula on both sides.
+For a signal of norm r use sigma / r and multiply by r**2. The paper scales the large ensemble by mu
+(section 4.4). The derivation uses only :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`, which
+holds for a single member, so the scaled risk holds for every `k` with the risk of that `k`.
 """
 
 import numpy as np
@@ -21,7 +23,9 @@ def _gap(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
     return np.where(np.abs(gap) <= 4 * np.finfo(float).eps * eta, 0.0, gap)
 
 
-def _terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+def _terms(
+    alpha: Floats, gamma: Floats, eta: Floats
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Bias, and variance at sigma = 1, each for a single member (i == j) and for a pair (i != j)."""
     gap = _gap(alpha, gamma, eta)
     delta = np.minimum(alpha, eta / gamma)
@@ -45,9 +49,11 @@ def limiting_bias(
               1-\frac\eta\gamma+\frac{\eta(1-\alpha)}{\alpha\gamma-\eta}
 
     :math:`\delta = \min(\alpha, \eta/\gamma)`; the second `B` is for :math:`\alpha\gamma > \eta` (interpolators).
-    At the peak a finite ensemble gives ``inf`` (0 for alpha = 1: a square system is solved exactly).
+    At the peak a finite ensemble gives ``inf`` (0 for alpha = 1: a square system is solved
+    exactly).
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
+    broadcast.
 
     Examples
     --------
@@ -60,7 +66,12 @@ def limiting_bias(
 
 
 def limiting_variance(
-    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+    alpha: "ArrayLike",
+    gamma: "ArrayLike",
+    sigma: "ArrayLike",
+    *,
+    k: "ArrayLike" = np.inf,
+    eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""Limiting variance of `k` members (paper, eq. limiting-variance and section 5.2).
 
@@ -68,14 +79,17 @@ def limiting_variance(
               + \frac1k\,\frac{\min(\alpha\gamma, \eta)}{|\eta-\alpha\gamma|}\Bigr], \qquad
               \delta = \min(\alpha, \eta/\gamma)
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak, ``inf`` at it. All arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak, ``inf`` at it. All
+    arguments broadcast.
 
     Examples
     --------
     >>> round(float(limiting_variance(0.5, 0.5, 1.0)), 6), round(float(limiting_variance(0.5, 0.5, 1.0, k=1)), 6)
     (0.142857, 0.333333)
     """
-    alpha, gamma, sigma, k, eta = letters("limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    alpha, gamma, sigma, k, eta = letters(
+        "limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta
+    )
     _, variance = _terms(alpha, gamma, eta)
     return times_square(sigma, mean_of_pairs(*variance, k))[()]
 
@@ -94,12 +108,15 @@ def limiting_risk(
     .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2 + \sigma^2\delta^2\gamma}{1-\delta^2\gamma}
               + \frac1k\,\frac{\eta(1-\alpha) + \sigma^2\alpha\gamma}{\eta-\alpha\gamma}
 
-    for :math:`\alpha\gamma < \eta`, where :math:`\delta = \alpha`. Above the peak members are minimum-norm,
+    for :math:`\alpha\gamma < \eta`, where :math:`\delta = \alpha`. Above the peak members are
+    minimum-norm,
     :math:`\delta = \eta/\gamma`, and the second fraction becomes the bias and variance of one interpolator
-    (`limiting_bias`, `limiting_variance`). So the large ensemble is finite through the peak, a finite one is not.
-    Noise-free excess risk. ``k=inf`` is the large ensemble. `mu`: see `theory.optimal_mu`.
+    (`limiting_bias`, `limiting_variance`). So the large ensemble is finite through the peak, a
+    finite one is not. Noise-free excess risk. ``k=inf`` is the large ensemble. `mu`: see
+    `theory.optimal_mu`.
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
+    broadcast.
 
     Examples
     --------
@@ -124,7 +141,12 @@ def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta:
 
 
 def limiting_risk_derivative(
-    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+    alpha: "ArrayLike",
+    gamma: "ArrayLike",
+    sigma: "ArrayLike",
+    *,
+    k: "ArrayLike" = np.inf,
+    eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""Derivative of `limiting_risk` with respect to alpha, members below the peak.
 
@@ -146,15 +168,20 @@ def limiting_risk_derivative(
     )
     require(
         alpha * gamma < eta,
-        f"limiting_risk_derivative needs alpha * gamma < eta (more rows than columns per member); largest "
-        f"alpha * gamma / eta is {np.max(alpha * gamma / eta):.6g}. Differences of limiting_risk work on both sides.",
+        "limiting_risk_derivative needs alpha * gamma < eta (more rows than columns per member);"
+        f" largest alpha * gamma / eta is {np.max(alpha * gamma / eta):.6g}. Differences of"
+        " limiting_risk work on both sides.",
     )
     return _slope(alpha, gamma, sigma, k, eta)[()]
 
 
 def _slope(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        pair = 2 * (alpha * (gamma * (sigma**2 + 1) + 1) - alpha**2 * gamma - 1) / (1 - alpha**2 * gamma) ** 2
+        pair = (
+            2
+            * (alpha * (gamma * (sigma**2 + 1) + 1) - alpha**2 * gamma - 1)
+            / (1 - alpha**2 * gamma) ** 2
+        )
         single = eta * (gamma * (1 + sigma**2) - eta) / (eta - alpha * gamma) ** 2
     return mean_of_pairs(single, pair, k)
 
@@ -168,10 +195,11 @@ def optimal_alpha(
 
     and there :math:`R = 1-\alpha_*`, the optimal ridge risk (paper, Corollary). For eta below
     :math:`\alpha_*\gamma` the large ensemble is best at the peak, eta / gamma. For finite `k`: the best
-    of a grid of 128 alphas, refined by bisection of the derivative; the end of the interval is returned
-    when the risk is monotone (0: nothing beats the zero predictor).
+    of a grid of 128 alphas, refined by bisection of the derivative; the end of the interval is
+    returned when the risk is monotone (0: nothing beats the zero predictor).
 
-    Status: theorem for k = inf, numerical minimisation of a theorem otherwise. All arguments broadcast.
+    Status: theorem for k = inf, numerical minimisation of a theorem otherwise. All arguments
+    broadcast.
 
     Examples
     --------
@@ -195,7 +223,9 @@ def _large_ensemble_alpha(gamma: Floats, sigma: Floats) -> Floats:
     return 2 / (gamma * (noise + 1) + 1 + np.sqrt(discriminant))
 
 
-def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, points: int = 128) -> Floats:
+def _bounded_minimum(
+    gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, points: int = 128
+) -> Floats:
     """Grid, then bisection on the slope between the neighbours of the best grid point."""
     max_alpha = np.minimum(1, eta / gamma)
     best_risk = np.full(max_alpha.shape, np.inf)
@@ -212,7 +242,8 @@ def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, po
         rising = _slope(middle * max_alpha, gamma, sigma, k=k, eta=eta) > 0
         low = np.where(rising, low, middle)
         high = np.where(rising, middle, high)
-    # A risk that only rises leaves low at 0, one that only falls leaves high at 1: the ends of the interval.
+    # A risk that only rises leaves low at 0, one that only falls leaves high at 1: the ends of the
+    # interval.
     return np.where(low == 0, 0.0, high) * max_alpha
 
 
@@ -230,28 +261,34 @@ def required_members(
               k_{bal} = \frac{1}{\varepsilon}\Bigl[\frac{1}{1-\alpha_*\gamma} - \frac{1}{1-a\gamma}\Bigr]
               \quad (\eta = 1,\; a = \max(0, 2\alpha_*-1))
 
-    because :math:`R_k = (1-\alpha_*)[1 + 1/(k(\eta-\alpha_*\gamma))]` at :math:`\alpha_*`. The second formula is for
-    balanced blocks; for :math:`\alpha_* \le 1/2` it is the first times :math:`\alpha_*\gamma`. Numbers are rounded up.
+    because :math:`R_k = (1-\alpha_*)[1 + 1/(k(\eta-\alpha_*\gamma))]` at :math:`\alpha_*`. The
+    second formula is for balanced blocks; for :math:`\alpha_* \le 1/2` it is the first times
+    :math:`\alpha_*\gamma`. Numbers are rounded up.
 
-    Status: exact consequence of the limiting risk (theorem) for independent subsets; asymptotic for balanced
-    subsets, whose blocks are assumed to fill the columns. All arguments broadcast.
+    Status: exact consequence of the limiting risk (theorem) for independent subsets; asymptotic for
+    balanced subsets, whose blocks are assumed to fill the columns. All arguments broadcast.
 
     Examples
     --------
     >>> int(required_members(1.0, 0.5**0.5)), int(required_members(1.0, 0.5**0.5, design="balanced"))
     (200, 100)
     """
-    gamma, sigma, excess, eta = letters("required_members", gamma=gamma, sigma=sigma, excess=excess, eta=eta)
+    gamma, sigma, excess, eta = letters(
+        "required_members", gamma=gamma, sigma=sigma, excess=excess, eta=eta
+    )
     require_choice("design", design, ("independent", "balanced"))
     alpha = _large_ensemble_alpha(gamma, sigma)
     require(
         eta > alpha * gamma,
-        f"required_members needs eta > alpha_* gamma (members below the interpolation peak); largest alpha_* gamma / "
-        f"eta is {np.max(alpha * gamma / eta):.6g}. Use more rows, or optimal_alpha(gamma, sigma, k=k, eta=eta).",
+        "required_members needs eta > alpha_* gamma (members below the interpolation peak);"
+        f" largest alpha_* gamma / eta is {np.max(alpha * gamma / eta):.6g}. Use more rows, or"
+        " optimal_alpha(gamma, sigma, k=k, eta=eta).",
     )
     excess_times_k = 1 / (eta - alpha * gamma)  # the relative excess of k members, times k
     if design == "balanced":
-        require(eta == 1, f"required_members: balanced designs need eta = 1; got {np.min(eta):.6g}.")
+        require(
+            eta == 1, f"required_members: balanced designs need eta = 1; got {np.min(eta):.6g}."
+        )
         excess_times_k = excess_times_k - 1 / (1 - np.maximum(0, 2 * alpha - 1) * gamma)
     return np.maximum(1, np.ceil(excess_times_k / excess * (1 - 1e-12)))[()]
 
@@ -279,12 +316,13 @@ def better_side(gamma: "ArrayLike", sigma: "ArrayLike") -> "NDArray[np.str_]":
 
 
 def scaled_risk(risk: "ArrayLike", shrinkage: "ArrayLike", mu: "ArrayLike") -> "Floats":
-    r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper, eq. mu-scaled-risk).
+    r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper, eq.
+    mu-scaled-risk).
 
     .. math:: \mu^2 R + (1-\mu)^2 + 2\mu(1-\mu)(1-\delta)
 
-    `shrinkage` is :math:`\delta = E\langle\beta, b\rangle`: alpha for least-squares members, :math:`\tau/p` for
-    minimum-norm members on :math:`\tau` rows.
+    `shrinkage` is :math:`\delta = E\langle\beta, b\rangle`: alpha for least-squares members,
+    :math:`\tau/p` for minimum-norm members on :math:`\tau` rows.
 
     Status: exact at any n, p, k when `risk` is. All arguments broadcast.
 
@@ -294,26 +332,35 @@ def scaled_risk(risk: "ArrayLike", shrinkage: "ArrayLike", mu: "ArrayLike") -> "
     (0.5, 1.0)
     """
     risk, shrinkage, mu = letters("scaled_risk", risk=risk, shrinkage=shrinkage, mu=mu)
-    min_risk = (1 - shrinkage) ** 2  # from the projection on the signal: the variance of <beta, b> is not negative
+    min_risk = (
+        1 - shrinkage
+    ) ** 2  # from the projection on the signal: the variance of <beta, b> is not negative
     require(
         risk >= min_risk * (1 - 1e-9) - 1e-15,  # a margin for the rounding of a risk from a formula
-        f"scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a signal of norm 1; "
-        f"got a risk {np.max(min_risk - risk):.6g} below that. For a signal of norm r divide the risk by r**2.",
+        "scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a"
+        f" signal of norm 1; got a risk {np.max(min_risk - risk):.6g} below that. For a signal of"
+        " norm r divide the risk by r**2.",
     )
     return rescale(risk, shrinkage, mu)[()]
 
 
 def optimal_mu(
-    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+    alpha: "ArrayLike",
+    gamma: "ArrayLike",
+    sigma: "ArrayLike",
+    *,
+    k: "ArrayLike" = np.inf,
+    eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""The best scale of `k` members in the limit.
 
     .. math:: \mu_* = \frac{\delta}{R_k + 2\delta - 1}, \qquad \delta = \min(\alpha, \eta/\gamma)
 
-    with :math:`R_k` the limiting risk of that `k`. It is 1 at the optimal alpha of the large ensemble, below 1 for
-    larger alpha and above 1 for smaller (paper, section 4.4).
+    with :math:`R_k` the limiting risk of that `k`. It is 1 at the optimal alpha of the large
+    ensemble, below 1 for larger alpha and above 1 for smaller (paper, section 4.4).
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
+    broadcast.
 
     Examples
     --------
@@ -325,13 +372,19 @@ def optimal_mu(
 
 
 def optimally_scaled_risk(
-    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+    alpha: "ArrayLike",
+    gamma: "ArrayLike",
+    sigma: "ArrayLike",
+    *,
+    k: "ArrayLike" = np.inf,
+    eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""Limiting risk at the best scale.
 
     .. math:: 1 - \frac{\delta^2}{R_k + 2\delta - 1} = 1 - \mu_*\delta
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
+    broadcast.
 
     Examples
     --------
@@ -343,15 +396,25 @@ def optimally_scaled_risk(
 
 
 def _scale_and_shrinkage(
-    function: str, alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, k: ArrayLike, eta: ArrayLike
+    function: str,
+    alpha: ArrayLike,
+    gamma: ArrayLike,
+    sigma: ArrayLike,
+    k: ArrayLike,
+    eta: ArrayLike,
 ) -> tuple[Floats, Floats]:
     r"""The best scale :math:`\mu_*` and the shrinkage :math:`\delta`.
 
-    The reciprocal :math:`(R_k + 2\delta - 1)/\delta` of the scale is written out term by term: for few columns the
-    difference of the risk and 1 would lose all digits.
+    The reciprocal :math:`(R_k + 2\delta - 1)/\delta` of the scale is written out term by term: for
+    few columns the difference of the risk and 1 would lose all digits.
     """
-    alpha, gamma, sigma, k, eta = letters(function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
-    require(alpha > 0, f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.")
+    alpha, gamma, sigma, k, eta = letters(
+        function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta
+    )
+    require(
+        alpha > 0,
+        f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.",
+    )
     delta = np.minimum(alpha, eta / gamma)
     gap = _gap(alpha, gamma, eta)
     noise = gamma * (1 + sigma**2)

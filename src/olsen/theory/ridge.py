@@ -1,7 +1,8 @@
 r"""Ridge regression in the same limit, and the dictionary between penalty and subset size.
 
-Every `lam` is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 + \lambda\|b\|^2`: multiply by `n` for
-the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n -> gamma.
+Every `lam` is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 + \lambda\|b\|^2`:
+multiply by `n` for the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n ->
+gamma.
 """
 
 import numpy as np
@@ -15,7 +16,8 @@ def alpha_from_penalty(lam: "ArrayLike", gamma: "ArrayLike") -> "Floats":
 
     .. math:: \alpha = \frac{2}{b + \sqrt{b^2-4\gamma}}, \qquad b = 1+\gamma+\texttt{lam}
 
-    It is also the limiting degrees of freedom of ridge divided by p. ``lam=0`` gives ``min(1, 1/gamma)``.
+    It is also the limiting degrees of freedom of ridge divided by p. ``lam=0`` gives ``min(1,
+    1/gamma)``.
 
     Status: theorem (the limiting risks agree at every sigma). Broadcasts.
 
@@ -46,7 +48,7 @@ def penalty_from_alpha(alpha: "ArrayLike", gamma: "ArrayLike") -> "Floats":
     alpha, gamma = letters("penalty_from_alpha", alpha=alpha, gamma=gamma)
     require(
         (alpha > 0) & (alpha * gamma <= 1 + 1e-15),
-        f"penalty_from_alpha needs 0 < alpha <= min(1, 1 / gamma); largest alpha * gamma is "
+        "penalty_from_alpha needs 0 < alpha <= min(1, 1 / gamma); largest alpha * gamma is "
         f"{np.max(alpha * gamma):.6g}. Interpolating members act like alpha = eta / gamma.",
     )
     with np.errstate(over="ignore"):  # the penalty is infinite for almost no columns
@@ -60,8 +62,8 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
               \texttt{lam} = \kappa\Bigl(1 - \frac{\gamma}{1+\kappa}\Bigr)
 
     :math:`\kappa \ge 0` is the effective penalty. With :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
-    at :math:`\alpha = \delta`, so ridge and the ensemble agree along the whole path, not at the optimum only.
-    ``lam=0`` is ridgeless (minimum-norm) least squares.
+    at :math:`\alpha = \delta`, so ridge and the ensemble agree along the whole path, not at the
+    optimum only. ``lam=0`` is ridgeless (minimum-norm) least squares.
 
     Status: theorem. All arguments broadcast.
 
@@ -104,7 +106,9 @@ def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
     x = (gamma - 1) / gamma - sigma**2
     root = np.sqrt(x**2 + 4 * sigma**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(x > 0, (x + root) / 2, np.where(root == 0, 0.0, 2 * sigma**2 / (root - x)))[()]
+        return np.where(x > 0, (x + root) / 2, np.where(root == 0, 0.0, 2 * sigma**2 / (root - x)))[
+            ()
+        ]
 
 
 def optimal_ridge_penalty(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
