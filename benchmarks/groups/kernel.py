@@ -8,7 +8,7 @@ import numpy as np
 
 from machine import product
 from olsen import subsets
-from olsen._data.rows import Columns
+from olsen._data.columns import Columns
 from olsen._execution.threads import Threads
 from olsen._kernel import _native as _kernel
 from problems import linear

@@ -14,7 +14,14 @@ from sklearn.model_selection import KFold
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor
-from olsen._members.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
+from olsen._data.standardised import StandardisedMoments, StandardisedRows
+from olsen._members.penalised import (
+    group_lasso_path,
+    inclusion,
+    lasso_penalty,
+    penalty_unit,
+    solve,
+)
 from olsen._tuning import combining
 from olsen.subsets import laws_of_members
 
@@ -35,7 +42,14 @@ def standardised(seed, n, p, q=1, nonzero=4):
     X = np.asfortranarray((X - X.mean(axis=0)) / X.std(axis=0))
     Y = X[:, :nonzero] @ rng.standard_normal((nonzero, q)) + 0.5 * rng.standard_normal((n, q))
     Y -= Y.mean(axis=0)
-    return X, Y, [GramFits(X.T @ X, X.T @ Y, n, float(n)), RowFits(X, Y, np.ones(n), centred=True)]
+    return (
+        X,
+        Y,
+        [
+            StandardisedMoments(X.T @ X, X.T @ Y, n, float(n)),
+            StandardisedRows(X, Y, np.ones(n), null_rank=1),
+        ],
+    )
 
 
 def test_spreads_are_ridge_regression_on_scaled_columns(seed):
@@ -48,7 +62,7 @@ def test_spreads_are_ridge_regression_on_scaled_columns(seed):
         for fits in both:
             with case(n, p, type(fits)):
                 for coef, penalty in zip(
-                    fits.system(spread).coefficients(penalties * unit), penalties, strict=True
+                    solve(fits.normal_equations(spread), penalties * unit), penalties, strict=True
                 ):
                     expected = (
                         Ridge(penalty * unit, fit_intercept=False).fit(Z, Y).coef_.T
@@ -66,7 +80,7 @@ def test_the_lasso_is_that_of_scikit_learn(seed):
         X, Y, both = standardised(seed, n, p, q)
         top = np.linalg.norm(X.T @ Y, axis=1).max() / n
         for fits, i in product(both, (0, 2, -1)):
-            path = fits.lasso(shares)
+            path = group_lasso_path(fits, shares)
             how = {
                 "alpha": shares[len(path) - 1 if i < 0 else i] * top,
                 "fit_intercept": False,
@@ -99,9 +113,9 @@ def test_some_of_the_rows_are_about_their_own_means(centred, seed):
                 x - np.average(x, axis=0, weights=w[rows]),
                 y - np.average(y, axis=0, weights=w[rows]),
             )
-        return RowFits(np.asfortranarray(root * x), root * y, root[:, 0], centred)
+        return StandardisedRows(np.asfortranarray(root * x), root * y, root[:, 0], centred)
 
-    part, alone = signal(np.arange(20)).take(rows, 1e-5), signal(rows)
+    part, alone = signal(np.arange(20)).take(rows), signal(rows)
     np.testing.assert_allclose(part.A, alone.A, atol=1e-12)
     np.testing.assert_allclose(part.B, alone.B, atol=1e-12)
     np.testing.assert_allclose(part.products, alone.A @ alone.A.T, atol=1e-12)
@@ -123,7 +137,7 @@ def test_the_lasso_is_its_own_next_step(seed):
     for fits in both:
         spread = length / length.max()
         penalty = lasso_penalty(fits, b, 0.1) * penalty_unit(fits, spread)
-        again = fits.system(spread).coefficients(np.array([penalty]))[0]
+        again = solve(fits.normal_equations(spread), np.array([penalty]))[0]
         np.testing.assert_allclose(again, b, atol=1e-5 * np.abs(b).max())
 
 

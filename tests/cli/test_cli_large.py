@@ -12,8 +12,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.model_selection import LeaveOneOut, PredefinedSplit, cross_val_predict
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
-from olsen._data.folds import FOLDS
-from olsen._data.folds import SEED as FOLD_SEED
+from olsen._data.splits import FOLD_SEED, FOLDS
 from olsen._execution import memory
 from olsen.cli import large_tables as blocks
 from olsen.subsets import row_groups

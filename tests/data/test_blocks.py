@@ -19,9 +19,8 @@ from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._data import sources as blocks
 from olsen._data.accumulator import Accumulator
-from olsen._data.folds import FOLDS
-from olsen._data.folds import SEED as FOLD_SEED
 from olsen._data.moments import from_data
+from olsen._data.splits import FOLD_SEED, FOLDS
 from random_problems import linear_data
 
 N, P = 1200, 12

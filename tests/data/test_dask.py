@@ -17,7 +17,7 @@ from sklearn.model_selection import cross_val_score
 
 from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._engines import dask as plumbing
+from olsen._data import dask_rows as plumbing
 from olsen._execution import memory
 from random_problems import linear_data
 

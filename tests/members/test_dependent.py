@@ -13,7 +13,8 @@ from olsen import (
     OLSEnsembleRegressorCV,
     member_coefficients,
 )
-from olsen._data.rows import Columns, RowData
+from olsen._data.columns import Columns
+from olsen._data.rows import RowData
 from olsen._execution.threads import Threads
 from olsen._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from olsen import OLSEnsembleRegressor, _trust
-from olsen._data import rows
+from olsen._data.columns import LANES
 from olsen._kernel import _native as _kernel
 
 SOURCE = Path(__file__).parents[2] / "src" / "olsen" / "_kernel"
@@ -68,7 +68,7 @@ def test_tolerances_are_those_of_the_rest():
     assert 0 < found.pop("DEPENDENT_PIVOT") < _trust.SMALLEST_PIVOT
     assert _trust.LARGEST_INFLATION < found.pop("LARGEST_REFINABLE") < 1e-5 / _trust.EPS
     assert found == {name: getattr(_trust, name) for name in found} and len(found) == 4
-    assert f"#define LANES {rows.LANES}\n" in (SOURCE / "simd.h").read_text()
+    assert f"#define LANES {LANES}\n" in (SOURCE / "simd.h").read_text()
 
 
 def principal(seed=0):

@@ -22,7 +22,7 @@ from sklearn.utils import estimator_html_repr
 import olsen
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._engines.engine import NeedsRows
+from olsen._data.fits import NeedsRows
 
 N, P = 60, 5
 MARKUP = ["<script>alert(1)</script>", '"><img src=x>', "a & b", "plain", "<b>"]

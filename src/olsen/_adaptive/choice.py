@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrangement import Arrangement
+from .._data.folds import Fold, FoldData
 from .._members.penalised import inclusion, penalty_unit
-from .._tuning.fold_data import Fold, FoldData
 from .schemes import SCHEMES, FoldFits, in_order_of_requirement
 from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
 
@@ -250,7 +250,7 @@ def _selection(folds: FoldData, sparse: FoldFits | None) -> tuple[NDArray[np.boo
     assert sparse.prior_variances is not None and sparse.fold_prior_variances is not None
     on_all_rows = inclusion(folds.all_rows, sparse.prior_variances, sparse.penalty)
     in_folds = folds.map(
-        inclusion, folds.fits[:-1], sparse.fold_prior_variances, repeat(sparse.penalty)
+        inclusion, folds.training_sets[:-1], sparse.fold_prior_variances, repeat(sparse.penalty)
     )
     selected = [probabilities >= SELECTION_PROBABILITY for probabilities in in_folds]
     return on_all_rows >= SELECTION_PROBABILITY, np.mean(selected, axis=0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.folds import blas_for, first_least
 from .._execution.threads import Threads
-from .._tuning.fold_data import blas_for, first_least
 from .._tuning.risk_curves import Paths
 from .._tuning.selection import MAX_SIZES, SelectionData, SizeOptions
 from .._tuning.selection import SEED as PATH_SEED

@@ -29,8 +29,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.folds import Fold, FoldData
 from .._members.penalised import lasso_path, lasso_penalty, members, penalised
-from .._tuning.fold_data import Fold, FoldData
 
 Array = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class Ridge:
         prior_variances = np.ones(len(folds.unit))
         penalty = np.array([folds.ridge_penalty])
         *in_folds, on_all_rows = folds.map(
-            penalised, folds.fits, repeat(prior_variances), repeat(penalty)
+            penalised, folds.training_sets, repeat(prior_variances), repeat(penalty)
         )
         return FoldFits(
             coefs=[coefs[0] for coefs in in_folds],
@@ -119,7 +119,10 @@ class Power:
         assert ridge.coef_all_rows is not None
         variances = [powers_of(coef, 1.0) for coef in ridge.coefs]
         paths = folds.map(
-            penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS)
+            penalised,
+            folds.training_sets[:-1],
+            variances,
+            repeat(folds.ridge_penalty * PENALTY_FACTORS),
         )
         best = folds.best(paths)
         on_all_rows = powers_of(ridge.coef_all_rows, 1.0)
@@ -139,9 +142,9 @@ class Lasso:
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
         n_first = folds.n_first
-        paths = folds.map(lasso_path, folds.fits[:n_first], repeat(LASSO_FRACTIONS))
+        paths = folds.map(lasso_path, folds.training_sets[:n_first], repeat(LASSO_FRACTIONS))
         fractions = LASSO_FRACTIONS[: folds.best(paths) + 1 + LASSO_STEPS_BEYOND]
-        paths += folds.map(lasso_path, folds.fits[n_first:], repeat(fractions))
+        paths += folds.map(lasso_path, folds.training_sets[n_first:], repeat(fractions))
         best = folds.best([path[: len(paths[-1])] for path in paths])
         coef = paths[-1][best]
         prior_variances = folds.all_rows.copies.mean(powers_of(coef, 1.0))
@@ -165,7 +168,10 @@ class Sparse:
         assert lasso.coef_all_rows is not None
         variances = [powers_of(coef, 2.0) for coef in lasso.coefs]
         paths = folds.map(
-            penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS)
+            penalised,
+            folds.training_sets[:-1],
+            variances,
+            repeat(folds.ridge_penalty * PENALTY_FACTORS),
         )
         best = folds.best(paths)
         prior_variances = folds.all_rows.copies.mean(powers_of(lasso.coef_all_rows, 2.0))
@@ -200,7 +206,7 @@ class Uniform:
         pairs = int(np.clip(affordable, MIN_PAIRS, MAX_PAIRS))
         orders = np.random.default_rng(SEED).permuted(np.tile(np.arange(p), (pairs, 1)), axis=1)
         columns = [_both_ends(orders, _size_in(fold, folds)) for fold in folds.folds[:n_folds]]
-        coefs = folds.map(members, folds.fits, columns)
+        coefs = folds.map(members, folds.training_sets, columns)
         means = [member_coefs.mean(axis=0) for member_coefs in coefs]
         pair_means = [(member_coefs[:pairs] + member_coefs[pairs:]) / 2 for member_coefs in coefs]
         observed = np.concatenate(
@@ -252,8 +258,8 @@ def _size_in(fold: Fold, folds: FoldData) -> int:
     """Columns of uniform members in a fold: their size on all rows in proportion to the root of the
     rows.
     """
-    size = round(float(np.sqrt(fold.fits.n_rows / folds.n_rows)) * folds.uniform_size)
-    return max(1, min(size, int(LARGEST_ROW_FRACTION * (fold.fits.n_rows - 1))))
+    size = round(float(np.sqrt(fold.train.n_rows / folds.n_rows)) * folds.uniform_size)
+    return max(1, min(size, int(LARGEST_ROW_FRACTION * (fold.train.n_rows - 1))))
 
 
 def _both_ends(orders: NDArray[np.int64], size: int) -> NDArray[np.int64]:

@@ -76,6 +76,11 @@ class Moments:
     centred: bool
     space: Space = HOST
 
+    @property
+    def null_rank(self) -> int:
+        """Rank of the columns that are always in: one with an intercept."""
+        return int(self.centred)
+
     def merge(self, other: Moments) -> Moments:
         r"""Moments of both sets of rows together (Chan, Golub and LeVeque's update).
 

@@ -1,4 +1,4 @@
-"""Input and output of the solvers: the problem, its submatrices, and the members' solutions."""
+"""Training rows in memory or on a device, and the submatrix of a member."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, blas_threads, cached_property
-from .._kernel.wrappers import MemberData
 from .._trust import (
-    EPS,
     ORDINARY,
     Cutoff,
     constant_columns,
     refuse_extremes,
     refuse_weights,
-    rounding_of_factors,
 )
+from ..subsets import Design, row_groups
+from .fits import FoldFit
 from .moments import Moments, from_data, weighted_mean
+from .sources import require_positive
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-LANES = 8  # rows of a panel of the kernel
 
 
 @dataclass(frozen=True)
@@ -47,21 +45,211 @@ class Submatrix:
 
 @dataclass(frozen=True)
 class RowData:
-    """Data of an ensemble: X (n, p) dense or CSC, Y (n, q), positive weights (n,) or None."""
+    """Training rows as given; centring and weighting are implicit.
+
+    The rows are arrays of the host, or of another library on its device (`space`). Rows of weight
+    zero are dropped before anything is drawn, see :meth:`from_arrays`.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n, p)
+        Never copied.
+    Y : array of shape (n, q)
+        Targets.
+    weight : array of shape (n,) or None
+        Positive weights.
+    fit_intercept : bool
+        Whether a column of ones is always in.
+    space : Space
+        Where X, Y and weights live.
+    known_cutoff : Cutoff or None
+        Cut-off of all columns, where X is a factor of rows that were centred before.
+    single_target : bool
+        Whether y was a vector.
+    n_given : int or None
+        Number of rows before rows of weight zero were dropped; None: all are here.
+    kept_rows : ndarray or None
+        Indices of the rows with positive weight; None: all.
+    names : list of str or None
+        Column names of rows that were read from blocks.
+    from_arrays : bool
+        Whether the data came as arrays, whose columns scikit-learn has recorded on the estimator.
+    """
 
     X: Any
     Y: NDArray[np.float64]
     weight: NDArray[np.float64] | None = None
     fit_intercept: bool = True
-    space: Space = HOST  # where X, Y and weights live
-    known_cutoff: Cutoff | None = (
-        None  # of all columns, where X is a factor of rows that were centred before
-    )
+    space: Space = HOST
+    known_cutoff: Cutoff | None = None
+    single_target: bool = True
+    n_given: int | None = None
+    kept_rows: Indices | None = None
+    names: list[str] | None = None
+    from_arrays: bool = True
+
+    summed = None
+    can_be_read_again = True
+
+    def with_positive_weights(self, min_rows: int) -> RowData:
+        """Drop rows of weight zero, and refuse entries whose squares leave double precision."""
+        n = self.shape[0]
+        data = replace(self, n_given=n)
+        if self.weight is not None:
+            positive_rows = np.flatnonzero(self.space.get(self.weight) > 0)
+            require_positive(len(positive_rows), n, min_rows)
+            if len(positive_rows) < n:
+                data = replace(self.take(positive_rows), n_given=n, kept_rows=positive_rows)
+        data.refuse_extremes()
+        return data
+
+    # The interface of training data
+
+    @property
+    def why_no_rows(self) -> str:
+        """Reason and way out, for requests that need the rows on the host; empty if they are."""
+        if self.space.on_host:
+            return ""
+        return (
+            "leave-one-out is not computed on other devices; move X and y to the host as NumPy"
+            " arrays"
+        )
+
+    @property
+    def rows(self) -> RowData:
+        """The rows, on the host or on a device."""
+        return self
+
+    @property
+    def host_rows(self) -> RowData | None:
+        """The rows on the host; None if they are on a device."""
+        return self if self.space.on_host else None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether pickles and model files may hold the rows."""
+        return self.space.on_host
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of X."""
+        return self.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of coefficients and predictions."""
+        return self.X.dtype
+
+    def complete(self, design: Design) -> Design:
+        """Add the shape of the data and the drawable rows to a design."""
+        n, p = self.shape
+        distinct_rows = None
+        if design.sampling == "bernoulli" and self.space.on_host:
+            # a row of weight two is equivalent to two equal rows
+            distinct_rows = self.distinct_rows()
+        return replace(
+            design,
+            n_rows=n,
+            n_columns=p,
+            distinct_rows=distinct_rows,
+            n_given=self.n_rows_given,
+            kept_rows=self.kept_rows,
+        )
+
+    def reopen(self) -> RowData:
+        """The data to be kept with a fit."""
+        return self
+
+    def loaded_if_small(self, many_rows: int) -> RowData:
+        """Rows on the host if there are fewer than `many_rows` or than columns; or self."""
+        n, p = self.shape
+        if self.space.on_host or n >= max(many_rows, p):
+            return self
+        get = self.space.get
+        weight = None if self.weight is None else np.asarray(get(self.weight), dtype=np.float64)
+        X = np.asarray(get(self.X))
+        Y = np.asarray(get(self.Y), dtype=np.float64)
+        return replace(self, X=X, Y=Y, weight=weight, space=HOST)
+
+    def in_groups(self, count: int, seed: int) -> RowData:
+        """The rows, of which any groups can be taken."""
+        return self
+
+    def total_moments(self) -> Moments:
+        """Moments of all rows, on the host."""
+        return self.moments.on_host()
+
+    def fold_moments(self, count: int, seed: int) -> list[Moments]:
+        """Per-fold moments on the data's device if there is room; the same folds as for blocked
+        data.
+        """
+        folds = self._random_folds(count, seed)
+        space = self.space
+        if min(map(len, folds)) == 0:
+            raise ValueError(
+                f"{self.shape[0]} rows are too few for {count} folds of random rows; use fewer"
+                " folds."
+            )
+        # The moments stay on the device if it has double precision, which Cholesky factors need,
+        # and memory for several copies of the Gram matrices, which the comparison of sizes needs.
+        gram_bytes = 64.0 * self.n_columns**2 * count
+        stay_on_device = space.dtype == space.xp.float64 and gram_bytes < space.batch_bytes(np.inf)
+        if not stay_on_device:
+            return [self.take(fold_rows).moments.on_host() for fold_rows in folds]
+        moments = [self.take(fold_rows).moments for fold_rows in folds]
+        self.keep_moments(Moments.merge_all(moments))
+        return moments
+
+    def with_errors(
+        self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int
+    ) -> list[FoldFit]:
+        """Add held-out errors of all rows to the fits without each random fold."""
+        folds = self._random_folds(len(fits), seed)
+        return [
+            fit._replace(residual=self.residuals(fit, rows))
+            for fit, rows in zip(fits, folds, strict=True)
+        ]
+
+    def held_out_predictions(self, fits: list[FoldFit], seed: int) -> Array:
+        """Prediction of every row by the fit without its random fold, (n, q)."""
+        predictions = np.empty(self.Y.shape)
+        for fit, rows in zip(fits, self._random_folds(len(fits), seed), strict=True):
+            predictions[rows] = self.Y[rows] - self.residuals(fit, rows)
+        return predictions
+
+    def residuals(self, fit: FoldFit, rows: Indices) -> Array:
+        """Residuals of some rows, (rows, q), on the host."""
+        part = self.take(rows)
+        space = self.space
+        if space.on_host:
+            return fit.residuals(part.X, part.Y)
+        predicted = space.cast(part.X) @ space.put(fit.coef.T) + space.put(fit.intercept)
+        return np.asarray(space.get(space.cast(part.Y) - predicted), dtype=float)
+
+    @property
+    def n_rows_given(self) -> int:
+        """Number of rows given to fit, with those of weight zero."""
+        return self.shape[0] if self.n_given is None else self.n_given
+
+    def _random_folds(self, count: int, seed: int) -> list[Indices]:
+        """Row indices of each fold; the fold of a row does not depend on which rows have weight
+        zero.
+        """
+        fold = row_groups(0, self.n_rows_given, count, seed)
+        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        return [np.flatnonzero(fold == f) for f in range(count)]
+
+    # Rows as a least-squares problem
 
     @cached_property
     def shape(self) -> tuple[int, int]:
         shape: tuple[int, int] = self.X.shape
         return shape
+
+    @property
+    def null_rank(self) -> int:
+        """Rank of the columns that are always in: one with an intercept."""
+        return int(self.fit_intercept)
 
     @cached_property
     def moments(self) -> Moments:
@@ -169,7 +357,7 @@ class RowData:
         )
         Y = take(self.Y, row_indices, axis=0)
         weight = None if self.weight is None else take(self.weight, row_indices, axis=0)
-        problem = replace(self, X=X, Y=Y, weight=weight)
+        problem = replace(self, X=X, Y=Y, weight=weight, n_given=None, kept_rows=None)
         if moments is not None:
             problem.keep_moments(moments)
         return problem
@@ -246,96 +434,17 @@ class RowData:
         return Submatrix(A=A, B=B, root=root, mean_x=mean_x, mean_y=mean_y)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Columns and targets, centred and sqrt-weighted, with rows padded by zeros to full panels."""
-
-    A: NDArray[np.float64]  # (p, rows)
-    Y: NDArray[np.float64]  # (rows, q)
-    n: int  # rows without padding
-    mean_x: NDArray[np.float64]  # (p,) means subtracted from X, zeros without intercept
-    mean_y: NDArray[np.float64]  # (q,) means subtracted from Y, zeros without intercept
-    root: NDArray[np.float64]  # (rows,) roots of the weights, one in the padding
-    mean_weights: NDArray[
-        np.float64
-    ]  # (rows,) weight of every row in the means, zero without intercept
-    far: NDArray[np.float64]  # (p,) rounding of each column by centring
-    relative: float  # fraction of a relation's length below which it is rounding
-
-    @property
-    def for_kernels(self) -> MemberData:
-        """Arrays by which kernels confirm dependent columns."""
-        return MemberData(self.A, self.Y, self.far, self.relative)
-
-    @classmethod
-    def from_problem(
-        cls, problem: RowData, threads: Threads | None = None, rows: Indices | None = None
-    ) -> Columns:
-        """Copy all rows, centred at the means of `rows`, or of all rows by default."""
-        part = problem if rows is None else problem.take(rows)
-        n, p = problem.shape
-        mean_x, mean_y = part.means
-        memory.require(
-            8.0 * n * p,
-            "A copy of X by columns",
-            "Use fewer rows, or drop columns that repeat others.",
-        )
-        A = np.zeros((p, _padded(n)))
-        root = np.sqrt(problem.weights)
-
-        def work(start: int, stop: int) -> None:
-            raw = problem.X[:, start:stop]
-            centred = A[start:stop, :n]
-            np.subtract(
-                (raw.toarray() if sp.issparse(raw) else raw).T,
-                mean_x[start:stop, None],
-                out=centred,
-            )
-            if problem.weight is not None:
-                centred *= root
-
-        (threads or Threads()).without_blas(work, p)
-        if problem.fit_intercept:
-            A_part = A if rows is None else A[:, rows]
-            squares = (
-                np.diagonal(part.moments.G)
-                if part.has_moments
-                else np.einsum("jl,jl->j", A_part, A_part)
-            )
-            A[constant_columns(squares, mean_x, part.total_weight)] = 0.0
-        far = 4 * EPS * np.abs(mean_x) * np.sqrt(part.total_weight)
-        columns = cls.plain(
-            A, (problem.Y - mean_y) * root[:, None], far, rounding_of_factors(max(n, p))
-        )
-        columns.root[:n] = root
-        columns.mean_weights[:n] = root**2 / part.total_weight * problem.fit_intercept
-        return replace(columns, n=n, mean_x=mean_x, mean_y=mean_y)
-
-    @classmethod
-    def plain(cls, A: Array, Y: Array, far: Array | None = None, relative: float = 0.0) -> Columns:
-        """Unweighted, uncentred columns (p, n) and targets (n, q), such as a triangular factor or
-        rows to predict.
-        """
-        p, n = A.shape
-        q = Y.shape[1]
-        size = _padded(n)
-        padded_Y = np.zeros((size, q))
-        padded_Y[: len(Y)] = Y
-        return cls(
-            A=np.ascontiguousarray(A if size == n else np.pad(A, ((0, 0), (0, size - n)))),
-            Y=padded_Y,
-            n=n,
-            mean_x=np.zeros(p),
-            mean_y=np.zeros(q),
-            root=np.ones(size),
-            mean_weights=np.zeros(size),
-            far=np.zeros(p) if far is None else far,
-            relative=relative,
-        )
-
-
-def _padded(n: int) -> int:
-    return -(-n // LANES) * LANES
+def rows_on_host(
+    X: Any, y: NDArray[Any], weight: Array | None, fit_intercept: bool, min_rows: int = 2
+) -> RowData:
+    """Training rows from checked arrays; y and weights are copied, because users may change their
+    arrays in place.
+    """
+    X = sp.csc_array(X) if sp.issparse(X) else X
+    Y = np.array(y, dtype=np.float64).reshape(len(y), -1)
+    weight = None if weight is None else np.array(weight)
+    rows = RowData(X, Y, weight, fit_intercept, single_target=y.ndim == 1)
+    return rows.with_positive_weights(min_rows)
 
 
 def _entries_are_ordinary(X: Any) -> bool:

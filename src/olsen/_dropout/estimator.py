@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._data.moments import weighted_mean
 from .._data.rows import RowData
-from .._engines.memory import Memory
 from .._estimators import inputs
 from .._estimators.inputs import COUNT, POSITIVE
 from .._execution import messages
@@ -193,15 +192,14 @@ class DropoutRegressor(
         with inputs.unchanged_on_failure(self):
             self._validate_params()
             inputs.refuse_missing_sizes(self.max_features)
-            engine = inputs.open_training(self, X, y, sample_weight)
-            if not isinstance(engine, Memory):
+            problem = inputs.open_training(self, X, y, sample_weight).host_rows
+            if problem is None:
                 raise ValueError(
                     f"DropoutRegressor takes arrays in memory, but X is of type {type(X).__name__}."
                     " Load or compute it to a NumPy array first; the ensembles also read files,"
                     " blocks, Dask collections and GPU arrays."
                 )
             masks = masks_of(self.max_features, self.n_features_in_, self.sampling)
-            problem = engine.problem
             coef = self._solve(problem, masks)
             coef = coef * masks.inclusion[:, None] if self.rescale else coef
             self.inclusion_ = masks.inclusion
@@ -211,10 +209,10 @@ class DropoutRegressor(
                 mean_y = weighted_mean(problem.Y, problem.weight)
                 intercept = mean_y - mean_x @ coef
             dtype = type_that_holds(HOST, problem.X.dtype, coef, intercept)
-            self.coef_ = (coef[:, 0] if engine.single_target else coef.T).astype(dtype)
+            self.coef_ = (coef[:, 0] if problem.single_target else coef.T).astype(dtype)
             self.intercept_: Any = 0.0
             if self.fit_intercept:
-                self.intercept_ = (intercept[0] if engine.single_target else intercept).astype(
+                self.intercept_ = (intercept[0] if problem.single_target else intercept).astype(
                     dtype
                 )
         return self

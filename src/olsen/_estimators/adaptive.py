@@ -13,14 +13,14 @@ from sklearn.utils._param_validation import Options, StrOptions
 
 from .._adaptive.mixture import MixtureSelection, choose_mixture
 from .._adaptive.schemes import SCHEMES
-from .._data.folds import FOLDS
-from .._data.folds import SEED as FOLD_SEED
-from .._engines.engine import Engine, FoldFit
-from .._engines.memory import Memory
+from .._data.fits import FoldFit
+from .._data.splits import FOLD_SEED, FOLDS
+from .._data.training import TrainingData
 from .._members import by_target
+from .._members.limit import drawable
 from .._tuning.selection import SelectionData, SelectionMoments, SelectionRows
 from ..subsets import Design
-from .inputs import COUNT
+from .inputs import COUNT, options_of, row_splits
 from .result import FittedResult
 from .tuned import MANY_ROWS, TunedEnsemble, ranks, require_memory
 
@@ -185,36 +185,35 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     def _scheme_names(self) -> frozenset[str]:
         return frozenset(SCHEMES if isinstance(self.schemes, str) else self.schemes)
 
-    def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
+    def _selection_data(self, data: TrainingData, groups: Any = None) -> SelectionData:
         """Data for selection: rows, or moments of folds if rows are many or not in memory."""
-        if not isinstance(engine, Memory):
-            return SelectionMoments(self._folds_with_rows_to_train_on(engine))
-        splits = self._row_splits(engine, groups)
-        n, p = engine.problem.shape
+        rows = data.host_rows
+        if rows is None:
+            return SelectionMoments(self._folds_with_rows_to_train_on(data))
+        splits = row_splits(self.cv, rows, groups)
+        n, p = rows.shape
         from_moments = splits is None and n >= max(MANY_ROWS, p)
-        require_memory(engine.problem, None if splits is None else len(splits), True, from_moments)
+        require_memory(rows, None if splits is None else len(splits), True, from_moments)
         if from_moments:
-            return SelectionMoments(engine.folds(FOLDS, FOLD_SEED))
-        return SelectionRows(engine.problem, splits)
+            return SelectionMoments(rows.fold_moments(FOLDS, FOLD_SEED))
+        return SelectionRows(rows, splits)
 
-    def _select(
-        self, data: SelectionData, engine: Engine, *, part: bool = False
-    ) -> list[MixtureSelection]:
-        threads = engine.options.sharing("paths", "an unknown number")
+    def _select(self, candidates: SelectionData, *, part: bool) -> list[MixtureSelection]:
+        threads = options_of(self).sharing("paths", "an unknown number")
         return choose_mixture(
-            data, self._scheme_names(), self.fit_intercept, float(self.n_estimators), threads
+            candidates, self._scheme_names(), self.fit_intercept, float(self.n_estimators), threads
         )
 
     def _fit_selection(
-        self, engine: Engine, selection: list[MixtureSelection], seed: int
+        self, data: TrainingData, selection: list[MixtureSelection], seed: int
     ) -> FittedResult:
-        designs = [self._mixture_design(engine, of_target, seed) for of_target in selection]
-        fits = [
-            self._fit_members(engine, design, self.n_estimators, scale=1.0) for design in designs
-        ]
+        designs = [self._mixture_design(data, of_target, seed) for of_target in selection]
+        fits = [self._fit_members(data, design, self.n_estimators, scale=1.0) for design in designs]
         folds = _fold_fits(selection)
-        if isinstance(engine, Memory) and folds[0].residual is None:
-            folds = engine.errors_of(folds, FOLD_SEED, len(engine.problem.Y), engine.n_given)
+        rows = data.host_rows
+        if rows is not None and folds[0].residual is None:
+            n_rows = rows.shape[0]
+            folds = rows.with_errors(folds, FOLD_SEED, n_rows, n_rows)
         scales = [1 - of_target.choice.weights.get("null", 0.0) for of_target in selection]
         return replace(
             fits[0],
@@ -224,7 +223,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             folds=folds,
         )
 
-    def _mixture_design(self, engine: Engine, selection: MixtureSelection, seed: int) -> Design:
+    def _mixture_design(self, data: TrainingData, selection: MixtureSelection, seed: int) -> Design:
         """Build the sampling design of a mixture."""
         choice = selection.choice
         weights = [scheme.weight for scheme in choice.schemes]
@@ -240,36 +239,36 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             fit_intercept=self.fit_intercept,
             shares=shares / shares.sum() if shares.sum() > 0 else np.ones(len(shares)),
             spreads=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(
-                -1, engine.n_columns
+                -1, data.n_columns
             ),
             penalties=np.array([scheme.penalty for scheme in choice.schemes]),
             column_order=selection.column_order,
         )
-        design = engine.complete(design)
-        return design if np.isinf(self.n_estimators) else engine.drawable(design)
+        design = data.complete(design)
+        return design if np.isinf(self.n_estimators) else drawable(data, design)
 
-    def _adopt_selection(self, selection: list[MixtureSelection], engine: Engine) -> None:
+    def _adopt_selection(self, selection: list[MixtureSelection], data: TrainingData) -> None:
         choices = [of_target.choice for of_target in selection]
         fitted = self._result()
         self.criterion_ = "kfold"
         self.best_score_ = -float(np.mean([choice.mse for choice in choices]))
         self.cv_results_ = _results(selection)
         self.best_index_ = len(self.cv_results_["param_scheme"]) - 1
-        targets: Any = 0 if engine.single_target else slice(None)
+        targets: Any = 0 if data.single_target else slice(None)
         self.scheme_weights_ = [choice.weights for choice in choices][targets]
         self.selected_ = np.array([choice.selected for choice in choices])[targets]
         self.selection_frequency_ = np.array([choice.selection_frequency for choice in choices])[
             targets
         ]
-        if not engine.single_target:
+        if not data.single_target:
             self.scale_ = np.atleast_1d(fitted.scale)
         if np.isinf(self.n_estimators_):
             self.inclusion_ = np.mean(
-                [_inclusion(of_target, engine.n_columns) for of_target in selection], axis=0
+                [_inclusion(of_target, data.n_columns) for of_target in selection], axis=0
             )
-        self.cv_prediction_ = self._by_given_row(self._held_out(selection, engine), engine)
+        self.cv_prediction_ = self._by_given_row(self._held_out(selection, data), data)
 
-    def _held_out(self, selection: list[MixtureSelection], engine: Engine) -> Array | None:
+    def _held_out(self, selection: list[MixtureSelection], data: TrainingData) -> Array | None:
         """Prediction (n, q) of every row from folds without it."""
         predictions = [
             of_target.prediction for of_target in selection if of_target.prediction is not None
@@ -277,8 +276,9 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         if len(predictions) == len(selection):
             return np.concatenate(predictions, axis=1)
         fitted = self._result()
-        if isinstance(engine, Memory) and fitted.splits is None and fitted.folds is not None:
-            return engine.predictions_of(fitted.folds, FOLD_SEED)
+        rows = data.host_rows
+        if rows is not None and fitted.splits is None and fitted.folds is not None:
+            return rows.held_out_predictions(fitted.folds, FOLD_SEED)
         return None
 
 

@@ -5,7 +5,6 @@ of given members.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -19,8 +18,8 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 from .. import _members
 from .._data.rows import RowData
 from .._data.sources import as_table, refuse_times
-from .._engines.engine import Engine
-from .._engines.memory import Memory, Stream
+from .._data.stream import StreamData
+from .._data.training import TrainingData
 from .._execution import messages
 from .._execution.threads import Threads
 from ..subsets import Design, Subsets
@@ -249,11 +248,11 @@ class OLSEnsembleRegressor(FittedEnsemble):
         """
         with unchanged_on_failure(self):
             self._check_parameters()
-            engine = open_training(self, X, y, sample_weight)
+            data = open_training(self, X, y, sample_weight)
             design = self._design(
-                engine, resolve_seed(self.random_state), self.max_features, self.max_samples
+                data, resolve_seed(self.random_state), self.max_features, self.max_samples
             )
-            self._adopt(self._combined(engine, design), engine, X)
+            self._adopt(self._combined(data, design), data, X)
             self.stacking_advantage_ = self._result().advantage
         return self
 
@@ -282,21 +281,22 @@ class OLSEnsembleRegressor(FittedEnsemble):
         with unchanged_on_failure(self):
             self._check_parameters()
             batch = open_training(self, X, y, sample_weight, reset=self._fitted is None, min_rows=1)
-            if not isinstance(batch, Memory):
+            rows = batch.host_rows
+            if rows is None:
                 raise ValueError(
                     "partial_fit takes arrays in memory. Give files, blocks and other kinds to fit."
                 )
-            stream = self._rows_so_far(batch).add(batch)
+            stream = self._rows_so_far(rows).add(rows)
             design = self._design(stream, self._seed_of_stream(), self.max_features, 1.0)
             self._adopt(self._combined(stream, design), stream, X)
             self.stacking_advantage_ = self._result().advantage
         return self
 
-    def _combined(self, engine: Engine, design: Design) -> FittedResult:
+    def _combined(self, data: TrainingData, design: Design) -> FittedResult:
         """Fit the members and combine their coefficients with the requested weights and scale."""
         scale = None if self.scale == "auto" else float(self.scale)
         return self._fit_members(
-            engine, design, self.n_estimators, scale=scale, stacking=self.mixing == "stacking"
+            data, design, self.n_estimators, scale=scale, stacking=self.mixing == "stacking"
         )
 
     def _seed_of_stream(self) -> int:
@@ -339,21 +339,20 @@ class OLSEnsembleRegressor(FittedEnsemble):
                 " avoid each other by themselves. Leave design at its default."
             )
 
-    def _rows_so_far(self, batch: Memory) -> Stream:
+    def _rows_so_far(self, batch: RowData) -> StreamData:
         fitted = self._fitted
         if fitted is None:
-            return Stream.empty(batch.n_columns, batch.problem.Y.shape[1], batch.options)
-        if isinstance(fitted.data, Stream):
+            return StreamData.empty(batch.n_columns, batch.Y.shape[1], self.fit_intercept)
+        if isinstance(fitted.data, StreamData):
             if fitted.design.fit_intercept != self.fit_intercept:
                 raise ValueError(
                     f"fit_intercept was changed from {fitted.design.fit_intercept} to"
                     f" {self.fit_intercept}, but earlier batches were folded in with the former and"
                     " their rows are gone. Start a new estimator."
                 )
-            return replace(fitted.data, options=batch.options)
+            return fitted.data
         rows = fitted.need_rows("partial_fit after fit")
-        first_batch = replace(batch, rows=rows, n_given=fitted.design.n_given or len(rows.Y))
-        return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(first_batch)
+        return StreamData.empty(batch.n_columns, rows.Y.shape[1], self.fit_intercept).add(rows)
 
 
 # Members given by their rows and columns

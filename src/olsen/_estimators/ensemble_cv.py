@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Options, StrOptions
 
-from .._engines.engine import Engine, NeedsRows
-from .._engines.memory import Memory
+from .._data.fits import NeedsRows
+from .._data.training import TrainingData
 from .._members.limit import process_of
 from .._tuning.selection import (
     PenaltySelection,
@@ -24,7 +24,14 @@ from .._tuning.selection import (
     select_size,
 )
 from ..subsets import Design, resolve_size
-from .inputs import COUNT, Number, check_arguments, refuse_missing_sizes
+from .inputs import (
+    COUNT,
+    Number,
+    check_arguments,
+    options_of,
+    refuse_missing_sizes,
+    row_splits,
+)
 from .result import FittedResult
 from .tuned import TunedEnsemble, ranks, require_memory
 
@@ -252,40 +259,40 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             clip_sizes=part,
         )
 
-    def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
-        if isinstance(engine, Memory):
-            splits = self._row_splits(engine, groups)
-            require_memory(engine.problem, None if splits is None else len(splits), False, False)
-            return SelectionRows(engine.problem, splits)
+    def _selection_data(self, data: TrainingData, groups: Any = None) -> SelectionData:
+        rows = data.host_rows
+        if rows is not None:
+            splits = row_splits(self.cv, rows, groups)
+            require_memory(rows, None if splits is None else len(splits), False, False)
+            return SelectionRows(rows, splits)
         if self.max_samples != 1.0:
             raise NeedsRows(
                 f"max_samples={self.max_samples!r} needs X as an array in memory; elsewhere there"
                 " is max_samples=1.0 only."
             )
-        return SelectionMoments(self._folds_with_rows_to_train_on(engine))
+        return SelectionMoments(self._folds_with_rows_to_train_on(data))
 
-    def _select(
-        self, data: SelectionData, engine: Engine, *, part: bool = False
-    ) -> SizeSelection | PenaltySelection:
+    def _select(self, candidates: SelectionData, *, part: bool) -> SizeSelection | PenaltySelection:
         options = self._size_options(part=part)
         if self.sampling == "determinantal":
-            return select_penalty(data, options, engine.options.quietly)
+            return select_penalty(candidates, options, options_of(self).quietly)
         k = np.inf if self.n_estimators == "auto" else float(self.n_estimators)
-        return select_size(data, options, k, engine.options.sharing("paths", "an unknown number"))
+        threads = options_of(self).sharing("paths", "an unknown number")
+        return select_size(candidates, options, k, threads)
 
     def _fit_selection(
-        self, engine: Engine, selection: SizeSelection | PenaltySelection, seed: int
+        self, data: TrainingData, selection: SizeSelection | PenaltySelection, seed: int
     ) -> FittedResult:
         if isinstance(selection, PenaltySelection):
             k = np.inf if self.n_estimators == "auto" else float(self.n_estimators)
-            design = self._determinantal_design(engine, selection, seed, draws=k < np.inf)
-            return self._fit_members(engine, design, k, scale=selection.scale)
-        design = self._design(engine, seed, selection.size, self.max_samples)
-        fitted = self._fit_members(engine, design, selection.n_estimators, scale=selection.scale)
+            design = self._determinantal_design(data, selection, seed, draws=k < np.inf)
+            return self._fit_members(data, design, k, scale=selection.scale)
+        design = self._design(data, seed, selection.size, self.max_samples)
+        fitted = self._fit_members(data, design, selection.n_estimators, scale=selection.scale)
         return replace(fitted, curve=selection.curve)
 
     def _determinantal_design(
-        self, engine: Engine, selection: PenaltySelection, seed: int, *, draws: bool
+        self, data: TrainingData, selection: PenaltySelection, seed: int, *, draws: bool
     ) -> Design:
         """The design of determinantal members whose mean is ridge regression with the chosen
         penalty.
@@ -295,18 +302,18 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             n_rows=0,
             n_columns=0,
             seed=seed,
-            max_features=float(path.sizes[path.best]) / engine.n_columns,
+            max_features=float(path.sizes[path.best]) / data.n_columns,
             sampling="determinantal",
             fit_intercept=self.fit_intercept,
             spreads=selection.prior_variances[None],
             penalties=path.penalties[[path.best]],
         )
-        design = engine.complete(design)
-        return replace(
-            design, process=process_of(engine.problem, engine.moments, design, draws=draws)
-        )
+        design = data.complete(design)
+        return replace(design, process=process_of(data, design, draws=draws))
 
-    def _adopt_selection(self, selection: SizeSelection | PenaltySelection, engine: Engine) -> None:
+    def _adopt_selection(
+        self, selection: SizeSelection | PenaltySelection, data: TrainingData
+    ) -> None:
         design = self._result().design
         self.max_samples_ = resolve_size(design.max_samples, design.n_rows, "max_samples")
         self.criterion_ = selection.criterion
@@ -326,7 +333,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
                 curve.sizes.copy(), mse, curve.mse(np.inf), selection.standard_error
             )
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        self.cv_prediction_ = self._by_given_row(selection.prediction, engine)
+        self.cv_prediction_ = self._by_given_row(selection.prediction, data)
 
 
 def _results(

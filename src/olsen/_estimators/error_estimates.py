@@ -65,10 +65,13 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.fits import FoldFit
 from .._data.moments import Moments
-from .._engines.engine import Engine, FoldFit
+from .._data.training import TrainingData
 from .._execution import memory
+from .._execution.options import Options
 from .._execution.threads import Threads, cached_property, one_blas_thread
+from .._members.ensemble import solve_ensemble
 from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
 from .._trust import LARGEST_INFLATION
 from ..subsets import Design, Subsets, group_size
@@ -490,11 +493,11 @@ class Draws(NamedTuple):
     group: int
 
 
-def solve_draws(engine: Engine, design: Design, k: int, scale: Any) -> Draws:
+def solve_draws(data: TrainingData, design: Design, k: int, scale: Any, options: Options) -> Draws:
     """Solve k members once more, in five to a hundred independent batches of whole groups of a
     balanced design.
     """
-    design = engine.complete(design)
+    design = data.complete(design)
     group = 1
     if design.kind == "balanced" and design.sampling != "determinantal":
         group = int(
@@ -508,12 +511,16 @@ def solve_draws(engine: Engine, design: Design, k: int, scale: Any) -> Draws:
     n_groups = k // group
     group_edges = np.linspace(0, n_groups, min(n_groups, MAX_BATCHES) + 1)[:-1]
     edges = [*(int(edge) * group for edge in group_edges), k]
-    batches = [engine.solve(design, start, stop).on_host() for start, stop in pairwise(edges)]
+    batches = [
+        solve_ensemble(data, design, start, stop, options=options).on_host()
+        for start, stop in pairwise(edges)
+    ]
     coef, intercept = map(
         np.stack, zip(*(batch.scaled(scale, np.float64) for batch in batches), strict=True)
     )
-    if engine.problem is None:
-        moments = engine.moments()
+    rows = data.host_rows
+    if rows is None:
+        moments = data.total_moments()
         deviations = coef - coef.mean(axis=0)
         at_means = intercept + moments.centred * (coef @ moments.mean_x)
         squares = (
@@ -523,15 +530,13 @@ def solve_draws(engine: Engine, design: Design, k: int, scale: Any) -> Draws:
         )
         variance = squares + at_means.var(axis=0, ddof=1)
     else:
-        X = engine.problem.X
-        n = engine.problem.shape[0]
+        X = rows.X
+        n = rows.shape[0]
         sample = np.linspace(0, n - 1, min(n, N_SAMPLED_ROWS)).astype(int)
-        rows = (
-            sp.csr_array(X)[sample].toarray()
-            if sp.issparse(X)
-            else np.asarray(X[sample], dtype=float)
+        sampled_rows = sp.csr_array(X)[sample].toarray() if sp.issparse(X) else X[sample]
+        predicted = (
+            np.asarray(sampled_rows, dtype=float) @ coef.transpose(0, 2, 1) + intercept[:, None]
         )
-        predicted = rows @ coef.transpose(0, 2, 1) + intercept[:, None]
         variance = predicted.var(axis=0, ddof=1).mean(axis=0)
     mean_coef = np.tensordot(np.diff(edges) / k, coef, 1).T
     return Draws(mean_coef, variance / len(coef), group)

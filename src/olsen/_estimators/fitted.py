@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import _engines, _members
-from .._engines.engine import Engine, NeedsRows
+from .. import _members
+from .._data.fits import NeedsRows
+from .._data.training import TrainingData, predict_elsewhere
 from .._execution import messages
 from .._execution.arrays import HOST, predictions
-from .._members.limit import process_of
+from .._execution.options import Options
+from .._members.ensemble import solve_ensemble
+from .._members.limit import drawable, process_of
 from .._tuning.combining import Combination, combine
 from ..subsets import Design, Subsets
 from . import inputs
@@ -67,7 +70,7 @@ class FittedEnsemble(
         if return_std:
             return self._predict_with_std(X)
         check = partial(validate_data, self, reset=False, skip_check_array=True)
-        remote_prediction = _engines.predict(
+        remote_prediction = predict_elsewhere(
             X, self.coef_, self.intercept_, check
         )  # X on a cluster or a device
         if remote_prediction is not None:
@@ -180,6 +183,12 @@ class FittedEnsemble(
         duplicate.keep_rows = self.keep_rows if rows else False
         return duplicate
 
+    def _options_of_fit(self) -> Options:
+        """Options of the present threads with the solver of the fit."""
+        assert self._settings_of_fit is not None
+        options = inputs.options_of(self)
+        return replace(options, solver=self._settings_of_fit.get("solver", "auto"))
+
     def _as_fitted(self) -> Self:
         """New estimator with the parameters of the fit; parameters that are objects have their
         defaults.
@@ -204,7 +213,7 @@ class FittedEnsemble(
             for design in fitted.designs
         ):
             return list(fitted.designs)
-        return [fitted.need_data(purpose).drawable(design) for design in fitted.designs]
+        return [drawable(fitted.need_data(purpose), design) for design in fitted.designs]
 
     def _members_again(
         self, purpose: str, n_members: int | None = None
@@ -212,8 +221,7 @@ class FittedEnsemble(
         """Members solved once more from the training rows: one set, or one for each target."""
         fitted = self._result()
         problem = fitted.need_rows(purpose)
-        assert fitted.data is not None
-        options = replace(inputs.options_of(self), solver=fitted.data.options.solver)
+        options = self._options_of_fit()
         solutions = []
         for design in self._drawable_designs(purpose):
             features, samples = design.draw(
@@ -229,7 +237,7 @@ class FittedEnsemble(
     # Steps of fit
 
     def _design(
-        self, engine: Engine, seed: int, max_features: Any, max_samples: int | float
+        self, data: TrainingData, seed: int, max_features: Any, max_samples: int | float
     ) -> Design:
         """Build the sampling design of the members; it does not follow later changes of parameters."""
         columns = (
@@ -245,20 +253,18 @@ class FittedEnsemble(
             kind=self.design,
             fit_intercept=self.fit_intercept,
         )
-        design = engine.complete(design)
+        design = data.complete(design)
         inputs.check_shape(design)
         if self.sampling != "determinantal":
             return design
         return replace(
             design,
-            process=process_of(
-                engine.problem, engine.moments, design, draws=self.n_estimators != np.inf
-            ),
+            process=process_of(data, design, draws=self.n_estimators != np.inf),
         )
 
     def _fit_members(
         self,
-        engine: Engine,
+        data: TrainingData,
         design: Design,
         k: float,
         *,
@@ -266,42 +272,41 @@ class FittedEnsemble(
         stacking: bool = False,
     ) -> FittedResult:
         """Fit k members; a scale of None is estimated."""
+        options = inputs.options_of(self)
         combination = Combination(None, scale, None) if scale is not None else None
         if combination is None or stacking:
-            if engine.problem is None:
+            if data.host_rows is None:
                 parameter = "mixing='stacking'" if stacking else "scale='auto'"
                 raise NeedsRows(
-                    f"{parameter} needs leave-one-out residuals of all rows: {engine.why_no_rows}."
+                    f"{parameter} needs leave-one-out residuals of all rows: {data.why_no_rows}."
                 )
-            combination = combine(
-                engine.problem, design, k, scale, stacking, engine.options.quietly
-            )
+            combination = combine(data.host_rows, design, k, scale, stacking, options.quietly)
         return FittedResult(
             [design],
-            engine.solve(design, 0, k, combination.weights),
+            solve_ensemble(data, design, 0, k, options=options, weights=combination.weights),
             combination.scale,
             advantage=combination.advantage,
-            fingerprint=None if engine.problem is None else fingerprint(engine.problem),
-            why_no_rows=engine.why_no_rows,
-            data=engine.reopen(),
+            fingerprint=None if data.host_rows is None else fingerprint(data.host_rows),
+            why_no_rows=data.why_no_rows,
+            data=data.reopen(),
         )
 
-    def _adopt(self, fitted: FittedResult, engine: Engine, X: Any) -> None:
+    def _adopt(self, fitted: FittedResult, data: TrainingData, X: Any) -> None:
         """Set every fitted attribute from a result, and delete those of an earlier fit: the only
         place that does.
         """
-        set_by_sklearn = ("n_features_in_", "feature_names_in_") if engine.arrays else ()
+        set_by_sklearn = ("n_features_in_", "feature_names_in_") if data.from_arrays else ()
         for name in [
             name for name in vars(self) if name.endswith("_") and name not in set_by_sklearn
         ]:
             delattr(self, name)
-        if not engine.arrays:
-            self.n_features_in_ = engine.n_columns
-            if engine.names is not None:
-                self.feature_names_in_ = np.asarray(engine.names, dtype=object)
+        if not data.from_arrays:
+            self.n_features_in_ = data.n_columns
+            if data.names is not None:
+                self.feature_names_in_ = np.asarray(data.names, dtype=object)
         members = fitted.members
-        single = engine.single_target
-        coef, intercept = members.scaled(fitted.scale, engine.dtype)
+        single = data.single_target
+        coef, intercept = members.scaled(fitted.scale, data.dtype)
         self._fitted = fitted
         settings = self.get_params(deep=False)
         self._settings_of_fit = copy.deepcopy(

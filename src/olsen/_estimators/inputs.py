@@ -1,4 +1,4 @@
-"""Validation of user input: it becomes an engine, splits and numbers, or an error that says what to
+"""Validation of user input: it becomes training data, splits and numbers, or an error that says what to
 do.
 
 scikit-learn's checks do most of the work; this module adds checks with more specific messages: text
@@ -28,12 +28,10 @@ from sklearn.utils._param_validation import Interval, StrOptions, validate_param
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._data.arrangement import chance_explains
-from .._data.folds import Splits
 from .._data.rows import RowData
 from .._data.sources import as_table, column_names, describe_not_finite, refuse_text, refuse_times
-from .._engines import engine_of
-from .._engines.engine import Engine
-from .._engines.memory import Memory
+from .._data.splits import Splits
+from .._data.training import TrainingData, open_data
 from .._execution import messages, threads
 from .._execution.arrays import Space
 from .._execution.options import Options
@@ -92,7 +90,6 @@ def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
 def options_of(estimator: Any) -> Options:
     """Solver options from the parameters of an estimator."""
     return Options(
-        estimator.fit_intercept,
         getattr(estimator, "solver", "auto"),
         threads.count_threads(getattr(estimator, "n_jobs", 1)),
         partial(messages.progress, estimator),
@@ -101,10 +98,8 @@ def options_of(estimator: Any) -> Options:
 
 def open_training(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, min_rows: int = 2
-) -> Engine:
-    """Open the engine for the data given to `fit`; for arrays, scikit-learn sets the column
-    attributes.
-    """
+) -> TrainingData:
+    """Open the data given to `fit`; for arrays, scikit-learn sets the column attributes."""
 
     def checks(
         X: Any, y: Any, weight: Any
@@ -128,7 +123,15 @@ def open_training(
             _warn_constant_target(y.reshape(len(y), -1), weight)
         return X, y, weight
 
-    return engine_of(X, y, sample_weight, options_of(estimator), checks, min_rows=min_rows)
+    return open_data(
+        X,
+        y,
+        sample_weight,
+        fit_intercept=estimator.fit_intercept,
+        options=options_of(estimator),
+        checks=checks,
+        min_rows=min_rows,
+    )
 
 
 def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
@@ -306,15 +309,14 @@ def check_shape(design: Design) -> None:
 # Splits of the rows
 
 
-def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
+def row_splits(cv: Any, rows: RowData, groups: Any) -> Splits | None:
     """Splits as (train, test) index pairs over the rows with positive weight, or None without
     k-fold.
     """
     if cv is None or isinstance(cv, str):
         return None
-    problem = engine.problem
-    n = engine.n_given
-    weighted_rows = np.arange(n) if engine.kept_rows is None else engine.kept_rows
+    n = rows.n_rows_given
+    weighted_rows = np.arange(n) if rows.kept_rows is None else rows.kept_rows
     if groups is not None and len(groups) != n:
         raise ValueError(
             f"groups has {len(groups)} entries, but there are {n} rows; every row needs its group."
@@ -330,10 +332,10 @@ def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
             cv.split() if isinstance(cv, PredefinedSplit) else cv, n, weighted_rows
         )
     else:  # a splitter sees the rows with positive weight only, because a weight of zero equals a dropped row
-        y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
+        y = rows.Y[:, 0] if rows.Y.shape[1] == 1 else rows.Y
         weighted_groups = None if groups is None else np.asarray(groups)[weighted_rows]
-        splits = list(check_cv(cv).split(problem.X, y, weighted_groups))
-    if problem.fit_intercept:
+        splits = list(check_cv(cv).split(rows.X, y, weighted_groups))
+    if rows.null_rank:
         for number, (train, test) in enumerate(splits, 1):
             if len(train) == 1 and len(test):
                 raise ValueError(

@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._data.folds import Splits
+from .._data.fits import ChangedRows, FoldFit, NeedsRows
+from .._data.moment_data import MomentData
 from .._data.rows import RowData
+from .._data.splits import Splits
+from .._data.stream import StreamData
+from .._data.training import TrainingData
 from .._data.triangle import Triangle
-from .._engines.blocks import Blocks
-from .._engines.engine import ChangedRows, Engine, FoldFit, NeedsRows
-from .._engines.memory import Memory, Stream
 from .._execution.memory import describe
-from .._execution.options import Options
 from .._execution.threads import blas_threads
 from .._members import Members
 from .._tuning.risk_curves import RiskCurve
@@ -46,7 +46,7 @@ class FittedResult:
     curve: RiskCurve | None = None  # of uniform members, from tuning
     fingerprint: Array | None = None  # of the training rows, see :func:`fingerprint`
     why_no_rows: str = ""  # reason why there are no training rows, and what to do
-    data: Engine | None = None  # the training data, to be read again
+    data: TrainingData | None = None  # the training data, to be read again
     splits: Splits | None = None  # training and test rows of the splits used in tuning
     n_groups: int | None = None  # number of groups that the splits keep together
     folds: list[FoldFit] | None = (
@@ -64,7 +64,7 @@ class FittedResult:
     @property
     def rows(self) -> RowData | None:
         """The training rows, if in memory."""
-        return None if self.data is None else self.data.problem
+        return None if self.data is None else self.data.host_rows
 
     def need_rows(self, purpose: str) -> RowData:
         """Return the training rows, or raise an error that says why there are none or that X was
@@ -92,22 +92,18 @@ class FittedResult:
             expected[2:], current[2:], 1e-8, 1e-8, equal_nan=True
         )  # moments and rows differ by rounding
 
-    def need_data(self, purpose: str) -> Engine:
+    def need_data(self, purpose: str) -> TrainingData:
         """Return the training data in their present state, or raise an error that says why the data
         are gone.
         """
         if self.data is None:
-            used_up = self.why_no_rows == Blocks.why_no_rows
+            used_up = self.why_no_rows == MomentData.why_no_rows
             alternative = (
                 ", or give fit a file or a function that returns the iterator, to be read again"
                 * used_up
             )
             raise NeedsRows(f"{purpose} needs the training data: {self.why_no_rows}{alternative}.")
-        return (
-            replace(self.data, rows=self.need_rows(purpose))
-            if isinstance(self.data, Memory)
-            else self.data
-        )
+        return self.data if self.rows is None else self.need_rows(purpose)
 
     def check_unchanged(self, purpose: str, coef: Any, scale: Any = 1.0) -> None:
         """Raise if coefficients (p, q) from a second pass over the data differ from `scale` times
@@ -132,17 +128,15 @@ class FittedResult:
         stored = replace(
             self,
             members=self.members.on_host(),
-            data=self.data if isinstance(self.data, (Memory, Stream)) else None,
+            data=self.data if self.data is not None and self.data.is_stored else None,
             splits=(
                 self.splits if self.folds is None else None
             ),  # with folds nothing is refitted on the splits
             why_no_rows=self.why_no_rows or NOT_KEPT,
         )
-        n_bytes = (
-            0
-            if isinstance(self.data, Stream)
-            else _n_bytes([to_plain(stored.data), to_plain(stored.splits)])
-        )
+        n_bytes = 0
+        if self.rows is not None:  # a stream has no rows
+            n_bytes = _n_bytes([to_plain(stored.data), to_plain(stored.splits)])
         if n_bytes > MAX_STORED_BYTES * keep_rows:
             reason = NOT_KEPT
             if keep_rows:
@@ -171,7 +165,7 @@ def fingerprint(problem: RowData, expected: Array | None = None) -> Array:
     if not is_small:
         arrays = [array[:: max(1, array.size // N_SAMPLED_ENTRIES)] for array in arrays]
     weights = [] if problem.weight is None else [problem.weight]
-    shape = np.array([*problem.shape, problem.Y.shape[1], problem.fit_intercept], dtype=np.int64)
+    shape = np.array([*problem.shape, problem.Y.shape[1], problem.null_rank], dtype=np.int64)
     checksum = _checksum([shape, problem.Y, *weights, *arrays])
     halves = np.array(
         [checksum >> 32, checksum & 0xFFFFFFFF], dtype=np.float64
@@ -227,8 +221,8 @@ def _combinations(problem: RowData, expected: Array | None) -> Array:
     else:
         weight = problem.weights
         x = np.asarray(problem.X @ loadings)
-        mean = problem.fit_intercept / total * (weight @ x)
-        mean_y = problem.fit_intercept / total * (weight @ Y)
+        mean = problem.null_rank / total * (weight @ x)
+        mean_y = problem.null_rank / total * (weight @ Y)
         x = x - mean
         y = Y - mean_y
         xx = weight @ x**2
@@ -303,12 +297,10 @@ KINDS: dict[str, Any] = {
                 FittedResult,
                 FoldFit,
                 Members,
-                Memory,
-                Options,
                 RowData,
                 RiskCurve,
             ),
-            *(Stream, Triangle, _pairs),
+            *(StreamData, Triangle, _pairs),
         )
     },
 }
@@ -336,10 +328,6 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, Determinantal):
         value = replace(value, eigenvectors=value.vectors)
-    if isinstance(value, Options):
-        value = replace(
-            value, n_threads=1, progress=None
-        )  # threads belong to the process that fitted
     if isinstance(value, FoldFit):
         values = value._asdict()
     else:
@@ -363,14 +351,10 @@ def restored(plain: Any) -> FittedResult | None:
     folds = [] if fitted.folds is None else fitted.folds
     parts = [
         (fitted.members, Members),
-        (data, Memory | Stream | None),
+        (data, RowData | StreamData | None),
         (fitted.curve, RiskCurve | None),
     ]
     parts += [(design, Design) for design in fitted.designs] + [(fold, FoldFit) for fold in folds]
-    if isinstance(data, Memory):
-        parts += [(data.rows, RowData), (data.options, Options)]
-    if isinstance(data, Memory | Stream) and data.options != replace(data.options, n_threads=1):
-        raise ValueError("threads are those of the process that fitted")
     wrong = [kind for part, kind in parts if not isinstance(part, kind)]
     if wrong or not isinstance(fitted, FittedResult):
         raise TypeError(f"parts of a fit are not {wrong}")

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
-from .._engines.engine import ChangedRows, NeedsRows
+from .._data.fits import ChangedRows, NeedsRows
 from .._execution.files import atomically
 from .._report.formatting import columns_of, escape_control, number, padded, shortened
 from .._report.pages import render

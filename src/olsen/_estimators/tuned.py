@@ -8,7 +8,6 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -19,17 +18,14 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.folds import FOLDS, MOST_FOLDS, REPEATS
-from .._data.folds import SEED as FOLD_SEED
+from .._data.moment_data import MomentData
 from .._data.moments import Moments
 from .._data.rows import RowData
-from .._engines.blocks import Blocks
-from .._engines.device import Device
-from .._engines.engine import Engine
-from .._engines.memory import Memory
+from .._data.splits import FOLD_SEED, FOLDS, MOST_FOLDS, REPEATS
+from .._data.standardised import few_columns
+from .._data.training import TrainingData
 from .._execution import memory, messages
-from .._members.penalised import few_columns
-from .._tuning.selection import SelectionData, SelectionRows
+from .._tuning.selection import SelectionData
 from ..subsets import Design
 from .error_estimates import Refits
 from .fitted import FittedEnsemble
@@ -37,7 +33,6 @@ from .inputs import (
     nothing_to_fit,
     open_training,
     resolve_seed,
-    row_splits,
     unchanged_on_failure,
     warn_repeated_rows,
 )
@@ -98,19 +93,20 @@ class TunedEnsemble(FittedEnsemble):
             self._check_parameters()
             groups = self._groups(**params)
             source = open_training(self, X, y, sample_weight)
-            engine = source.loaded_if_small(MANY_ROWS)
-            data = self._selection_data(engine, groups)
-            if isinstance(engine, Memory) and data.splits is None:
-                merges_rows = self._merges_repeated_rows and isinstance(data, SelectionRows)
-                warn_repeated_rows(engine.problem, merges_rows=merges_rows)
-            selection = self._select(data, engine)
-            fitted = self._fit_selection(engine, selection, resolve_seed(self.random_state))
-            n_groups = None if groups is None else _count_groups(groups, engine)
-            if isinstance(source, Device) and engine is not source:
-                fitted = replace(fitted, members=fitted.members.in_space(source.rows.space))
-            adopting = engine if isinstance(source, Blocks) else source
-            self._adopt(replace(fitted, splits=data.splits, n_groups=n_groups), adopting, X)
-            self._adopt_selection(selection, engine)
+            data = source.loaded_if_small(MANY_ROWS)
+            candidates = self._selection_data(data, groups)
+            if data.host_rows is not None and candidates.splits is None:
+                merges_rows = self._merges_repeated_rows and candidates.has_rows
+                warn_repeated_rows(data.host_rows, merges_rows=merges_rows)
+            selection = self._select(candidates, part=False)
+            fitted = self._fit_selection(data, selection, resolve_seed(self.random_state))
+            n_groups = None if groups is None else _count_groups(groups, data)
+            if data.space.on_host and not source.space.on_host:
+                fitted = replace(fitted, members=fitted.members.in_space(source.space))
+            described = data if source.space.on_host else source
+            fitted = replace(fitted, splits=candidates.splits, n_groups=n_groups)
+            self._adopt(fitted, described, X)
+            self._adopt_selection(selection, data)
         return self
 
     partial_fit = _NoMethod(
@@ -154,21 +150,21 @@ class TunedEnsemble(FittedEnsemble):
     # The choice, implemented by subclasses
 
     @abstractmethod
-    def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> Any:
+    def _select(self, candidates: SelectionData, *, part: bool) -> Any:
         """Choose the ensemble; with `part` of the rows, requested sizes that are too large are
         clipped.
         """
 
     @abstractmethod
-    def _fit_selection(self, engine: Engine, selection: Any, seed: int) -> FittedResult:
+    def _fit_selection(self, data: TrainingData, selection: Any, seed: int) -> FittedResult:
         """Fit the chosen ensemble."""
 
     @abstractmethod
-    def _adopt_selection(self, selection: Any, engine: Engine) -> None:
+    def _adopt_selection(self, selection: Any, data: TrainingData) -> None:
         """Set the attributes that describe the choice."""
 
     @abstractmethod
-    def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
+    def _selection_data(self, data: TrainingData, groups: Any = None) -> SelectionData:
         """Data for selection: rows, or moments of folds."""
 
     # Folds
@@ -195,11 +191,11 @@ class TunedEnsemble(FittedEnsemble):
             ) from None
         return groups
 
-    def _folds_with_rows_to_train_on(self, engine: Engine) -> list[Moments]:
+    def _folds_with_rows_to_train_on(self, data: TrainingData) -> list[Moments]:
         """Moments of random folds, or an error if the rows outside a fold are used up by the
         intercept.
         """
-        folds = engine.folds(self._count_folds(), FOLD_SEED)
+        folds = data.fold_moments(self._count_folds(), FOLD_SEED)
         n_rows = sum(fold.n_rows for fold in folds)
         for number, fold in enumerate(folds, 1):
             if self.fit_intercept and self.cv != "gcv" and n_rows - fold.n_rows == 1:
@@ -219,9 +215,6 @@ class TunedEnsemble(FittedEnsemble):
             " int that many folds of random rows, and OLSEnsembleRegressorCV takes 'gcv' too."
         )
 
-    def _row_splits(self, engine: Memory, groups: Any) -> Any:
-        return row_splits(self.cv, engine, groups)
-
     # Uncertainty that repeats the choice
 
     @once
@@ -238,16 +231,16 @@ class TunedEnsemble(FittedEnsemble):
         coefs, intercepts = zip(*refits, strict=True)
         return Refits(np.stack(coefs), np.stack(intercepts), count / n)
 
-    def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
+    def _coefficients(self, data: TrainingData) -> tuple[Array, Array]:
         """Coefficients (q, p) and intercepts (q,) of a fit to other data; the estimator does not
         change.
         """
-        selection = self._select(self._selection_data(engine), engine, part=True)
-        fitted = self._fit_selection(engine, selection, 0)
+        selection = self._select(self._selection_data(data), part=True)
+        fitted = self._fit_selection(data, selection, 0)
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
 
-    def _by_given_row(self, prediction: Array | None, engine: Engine) -> Array:
+    def _by_given_row(self, prediction: Array | None, data: TrainingData) -> Array:
         """Held-out predictions for all rows given to fit, NaN for rows of weight zero; empty if not
         available.
         """
@@ -258,7 +251,7 @@ class TunedEnsemble(FittedEnsemble):
             for_all_rows = np.full((design.n_given or design.n_rows, prediction.shape[1]), np.nan)
             for_all_rows[design.kept_rows] = prediction
             prediction = for_all_rows
-        return prediction[:, 0] if engine.single_target else prediction
+        return prediction[:, 0] if data.single_target else prediction
 
 
 def require_memory(
@@ -298,18 +291,18 @@ def require_memory(
     memory.require(needed, purpose, f"{instead}.")
 
 
-def _count_groups(groups: Any, engine: Engine) -> int:
+def _count_groups(groups: Any, data: TrainingData) -> int:
     """Number of groups of rows with positive weight; groups without weight do not count."""
     weighted = np.asarray(groups)
-    if isinstance(engine, Memory) and engine.kept_rows is not None:
-        weighted = weighted[engine.kept_rows]
+    if data.kept_rows is not None:
+        weighted = weighted[data.kept_rows]
     return len(np.unique(weighted))
 
 
-def _rows_of_a_part(data: Engine, design: Design) -> tuple[int, int]:
+def _rows_of_a_part(data: TrainingData, design: Design) -> tuple[int, int]:
     """Number of units in a part, and in all: units are rows in memory, otherwise groups of rows."""
     n = design.n_rows
-    if not isinstance(data, Memory):
+    if data.host_rows is None:
         n = int(np.clip(n // 10, 6, N_GROUPS))  # fewer groups if there are few rows
         if design.n_rows < n:
             return 0, n
@@ -336,16 +329,15 @@ def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
     return settings
 
 
-def _parts(data: Engine, count: int, n: int) -> Iterator[Engine]:
+def _parts(data: TrainingData, count: int, n: int) -> Iterator[TrainingData]:
     """Random parts of the rows, or of the moments of groups of rows, one after the other."""
     rng = np.random.default_rng(FOLD_SEED)
     parts = (rng.permutation(n)[:count] for _ in range(N_REPLICATES))
-    if isinstance(data, Memory):
-        options = replace(data.options, progress=None)
-        part = partial(replace, data, n_given=count, kept_rows=None, options=options)
-        return (part(rows=data.problem.take(np.sort(row_indices))) for row_indices in parts)
-    groups = [moments.on_host() for moments in data.folds(n, FOLD_SEED + 1)]
-    return (Blocks.from_moments([groups[i] for i in indices], data.options) for indices in parts)
+    rows = data.host_rows
+    if rows is not None:
+        return (rows.take(np.sort(row_indices)) for row_indices in parts)
+    groups = [moments.on_host() for moments in data.fold_moments(n, FOLD_SEED + 1)]
+    return (MomentData.from_moments([groups[i] for i in indices]) for indices in parts)
 
 
 def ranks(scores: Array) -> NDArray[np.int32]:

@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from .._data.folds import SEED as FOLD_SEED
+from .._data.dask_rows import is_dask
+from .._data.device_rows import lives_elsewhere
+from .._data.fits import NeedsRows
 from .._data.moments import Moments
-from .._engines.dask import is_dask
-from .._engines.device import lives_elsewhere
-from .._engines.engine import NeedsRows, Refit
-from .._engines.memory import Memory, Stream
+from .._data.splits import FOLD_SEED, counted_splits
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
+from .._members.ensemble import Refit, cross_fit, solve_ensemble
+from .._members.limit import drawable
 from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
 
@@ -154,7 +155,7 @@ class UncertaintyMixin(BaseEstimator):
             )
         if fitted.rows is not None:
             return ""
-        rereadable = fitted.data is not None and not isinstance(fitted.data, Stream)
+        rereadable = fitted.data is not None and fitted.data.can_be_read_again
         alternative = "; method='cv+' reads the data again" if rereadable else ""
         return f"predict_interval has no training rows: {fitted.why_no_rows}{alternative}"
 
@@ -335,7 +336,7 @@ class UncertaintyMixin(BaseEstimator):
         ):  # the fit saw sums only, so the residuals take another pass over the data
             data = fitted.need_data(purpose)
             n_rows = design.n_given or design.n_rows
-            return CVPlus.from_folds(data.errors_of(fits, FOLD_SEED, MAX_ERROR_ROWS, n_rows))
+            return CVPlus.from_folds(data.with_errors(fits, FOLD_SEED, MAX_ERROR_ROWS, n_rows))
         n_groups = fitted.n_groups
         if n_groups is None and sum(len(fit.residual) for fit in fits) > design.n_rows:
             n_groups = (
@@ -350,24 +351,31 @@ class UncertaintyMixin(BaseEstimator):
         fitted = self._result()
         data = fitted.need_data(purpose)
         design = fitted.design
-        in_memory = isinstance(data, Memory)
-        refit = Refit(design, np.asarray(fitted.members.weights), fitted.scale)
-        if isinstance(data, Stream) or (in_memory and fitted.splits is not None):
+        if not data.can_be_read_again:
             fitted.need_rows("predict_interval")
-            return CVPlus.from_folds(data.left_out_of(list(fitted.splits), refit), fitted.n_groups)
+        refit = Refit(design, np.asarray(fitted.members.weights), fitted.scale)
+        options = self._options_of_fit()
+        in_memory = data.host_rows is not None
         n_folds = N_FOLDS_IN_MEMORY if in_memory else N_FOLDS_ELSEWHERE
-        on_all_rows, fits = data.left_out(refit, n_folds, design.seed, MAX_ERROR_ROWS)
+        groups = data.in_groups(n_folds, design.seed)
+        splits = fitted.splits if in_memory else None
+        if splits is None:
+            splits = counted_splits(design.n_rows, n_folds, design.seed)
+        fits = cross_fit(groups, refit, splits, options, max_rows=MAX_ERROR_ROWS)
+        if in_memory:
+            return CVPlus.from_folds(fits, fitted.n_groups)
         n_rows = sum(len(np.asarray(fit.residual)) for fit in fits)
         if design.n_rows <= MAX_ERROR_ROWS and n_rows != design.n_rows:
             raise NeedsRows(
                 f"the data had {design.n_rows} rows in the fit and have {n_rows} now. Fit again."
             )
+        on_all_rows = solve_ensemble(groups, design, 0, refit.number, options=options)
         fitted.check_unchanged("predict_interval", on_all_rows.on_host().coef)
         return CVPlus.from_folds(fits)
 
     @once
     def _moments(self, purpose: str) -> Moments:
-        moments: Moments = self._result().need_data(purpose).moments()
+        moments: Moments = self._result().need_data(purpose).total_moments()
         return moments
 
     @once
@@ -401,7 +409,9 @@ class UncertaintyMixin(BaseEstimator):
             )
         n_members = len(weights) or N_PILOT_MEMBERS
         draws = [
-            solve_draws(data, data.drawable(design), n_members, fitted.scale)
+            solve_draws(
+                data, drawable(data, design), n_members, fitted.scale, self._options_of_fit()
+            )
             for design in fitted.designs
         ]
         target_draws = (

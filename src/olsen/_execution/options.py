@@ -14,9 +14,8 @@ Progress = Callable[
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of the solution of members, for every engine."""
+    """Settings of the solution of members, wherever the data are."""
 
-    fit_intercept: bool = True
     solver: str = "auto"
     n_threads: int = 1
     progress: Progress | None = None

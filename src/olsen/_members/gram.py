@@ -31,8 +31,9 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.columns import Columns
 from .._data.moments import Moments, mirror_lower
-from .._data.rows import Columns, RowData, gather
+from .._data.rows import RowData, gather
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from .._kernel import wrappers as kernels

@@ -1,7 +1,6 @@
 """Determinantal processes of a design, and the limit of infinitely many members.
 
-Functions take the rows in memory, or None where rows are elsewhere, and a function that gives the
-moments of all rows.
+Rows in memory are preferred to moments, because moments square the condition number.
 """
 
 from __future__ import annotations
@@ -18,22 +17,20 @@ from numpy.typing import NDArray
 from .._data.arrangement import Copies, random_numbers
 from .._data.moments import Moments
 from .._data.rows import RowData, Submatrix
+from .._data.standardised import (
+    NormalEquations,
+    StandardisedRows,
+    few_columns,
+    standard_deviations,
+)
+from .._data.training import TrainingData
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Design, Determinantal
 from . import gram
 from .mean import Members, member_sum
-from .penalised import (
-    JITTER,
-    System,
-    few_columns,
-    limit_members,
-    standard_deviations,
-    standardised_rows,
-)
+from .penalised import JITTER, limit_members, solve, solve_members_of_rows
 
 Array = NDArray[np.float64]
-
-GetMoments = Callable[[], Moments]
 
 # number of drawn uniform members in an infinite ensemble: in proportion to their weight, and at
 # least a minimum
@@ -45,7 +42,7 @@ MAX_SINGLE_THREAD_EIGEN_SIZE = 500
 
 
 def process_of(
-    problem: RowData | None, moments: GetMoments, design: Design, *, draws: bool = True
+    data: TrainingData, design: Design, *, draws: bool = True
 ) -> tuple[Determinantal, ...]:
     """Build the determinantal processes of a design, from the Gram matrix or, if n_rows <
     n_columns, from the rows.
@@ -55,7 +52,7 @@ def process_of(
     """
     small = min(design.n_rows, design.n_columns) <= MAX_SINGLE_THREAD_EIGEN_SIZE
     with one_blas_thread() if small else nullcontext():
-        processes = tuple(_process_of(problem, moments, scheme) for scheme in _schemes(design))
+        processes = tuple(_process_of(data, scheme) for scheme in _schemes(design))
         if draws:
             for process in processes:
                 _ = process.vectors  # cached here, while BLAS has one thread
@@ -72,11 +69,10 @@ def _schemes(design: Design) -> list[dict[str, Any]]:
     return [{"spreads": spreads, "penalty": penalty} for spreads, penalty in pairs]
 
 
-def _process_of(
-    problem: RowData | None, moments: GetMoments, scheme: dict[str, Any]
-) -> Determinantal:
-    if problem is None or not problem.space.on_host:
-        return _process_of_moments(moments(), scheme)
+def _process_of(data: TrainingData, scheme: dict[str, Any]) -> Determinantal:
+    problem = data.host_rows
+    if problem is None:
+        return _process_of_moments(data.total_moments(), scheme)
     if problem.shape[1] <= problem.shape[0]:
         with suppress(ValueError):  # the rank cannot be read from the Gram matrix
             process = Determinantal.from_gram(problem.moments.G, **scheme)
@@ -111,29 +107,28 @@ def _trusted(process: Determinantal) -> Determinantal:
     return process
 
 
-def limit_of(
-    problem: RowData | None, moments: GetMoments, design: Design, threads: Threads
-) -> Members:
+def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
     """Exact mean of infinitely many determinantal members.
 
     Uniform members have no closed form: if their weight is positive, `n_uniform_members` of that
     weight are drawn.
     """
     weight = 0.0 if design.shares is None else design.uniform_share
+    problem = data.host_rows
     if problem is None:
-        moments_of_all_rows = moments()
+        moments_of_all_rows = data.total_moments()
         limit = limit_of_moments(moments_of_all_rows, design)
         return _add_uniform_from_moments(
             limit, moments_of_all_rows, design, weight=weight, threads=threads
         )
     if design.shares is None and design.process is None:
-        design = replace(design, process=process_of(problem, moments, design, draws=False))
+        design = replace(design, process=process_of(data, design, draws=False))
     if problem.has_moments:
         limit = limit_of_moments(problem.moments, design)
     else:
         rows = _all_rows(problem)
-        system = partial(System.from_rows, rows.A, rows.B)
-        limit = _limit(design, rows.A.T @ rows.B, system, mean_x=rows.mean_x, mean_y=rows.mean_y)
+        equations = partial(NormalEquations.from_rows, rows.A, rows.B)
+        limit = _limit(design, rows.A.T @ rows.B, equations, mean_x=rows.mean_x, mean_y=rows.mean_y)
     if few_columns(problem.shape):  # uniform members are solved from moments, as in the folds
         moments_of_all_rows = problem.moments_by(threads)
         return _add_uniform_from_moments(
@@ -149,14 +144,19 @@ def limit_of_moments(moments: Moments, design: Design) -> Members:
     if design.shares is None and design.process is None:
         (scheme,) = _schemes(design)
         design = replace(design, process=(_process_of_moments(moments, scheme),))
-    system = partial(System.from_gram, moments.G, moments.C)
-    return _limit(design, moments.C, system, mean_x=moments.mean_x, mean_y=moments.mean_y)
+    equations = partial(NormalEquations.from_gram, moments.G, moments.C)
+    return _limit(design, moments.C, equations, mean_x=moments.mean_x, mean_y=moments.mean_y)
 
 
 def _limit(
-    design: Design, C: Array, system: Callable[[Array], System], *, mean_x: Array, mean_y: Array
+    design: Design,
+    C: Array,
+    equations: Callable[[Array], NormalEquations],
+    *,
+    mean_x: Array,
+    mean_y: Array,
 ) -> Members:
-    """Limit from the centred products C = X'y and ``system(prior_variances)``."""
+    """Limit from the centred products C = X'y and ``equations(prior_variances)``."""
     if design.shares is None:
         assert design.process is not None
         return limit_members(design.process[0].mean_coefficients(C), mean_x, mean_y)
@@ -165,7 +165,7 @@ def _limit(
     for weight, prior_variances, penalty in zip(
         design.shares, design.spreads, design.penalties, strict=False
     ):
-        coef += weight * system(prior_variances).coefficients(np.array([penalty]))[0]
+        coef += weight * solve(equations(prior_variances), np.array([penalty]))[0]
     return limit_members(coef, mean_x, mean_y)
 
 
@@ -174,13 +174,13 @@ def n_uniform_members(weight: float) -> int:
     return max(MIN_UNIFORM_MEMBERS, round(UNIFORM_MEMBERS_AT_FULL_WEIGHT * weight))
 
 
-def drawable(problem: RowData | None, moments: GetMoments, design: Design) -> Design:
+def drawable(data: TrainingData, design: Design) -> Design:
     """Complete a design for drawing: its determinantal process is computed now if the limit did not
     need it.
     """
     if design.sampling != "determinantal" or design.process is not None:
         return design
-    return replace(design, process=process_of(problem, moments, design))
+    return replace(design, process=process_of(data, design))
 
 
 def _add_uniform_from_moments(
@@ -222,8 +222,8 @@ def _add_uniform_from_rows(
     if weight == 0:
         return limit
     features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
-    rows, unit = standardised_rows(problem)
-    solution = rows.solve_members(features, threads)
+    rows, unit = StandardisedRows.of(problem)
+    solution = solve_members_of_rows(rows, features, threads)
     mean_coef = member_sum(features, solution.values) / len(features)
     uniform_coef = rows.copies.mean_coef(mean_coef) / unit[:, None]
     coef = limit.coef + weight * uniform_coef

@@ -41,7 +41,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from .._data.rows import LANES, Columns, RowData
+from .._data.columns import LANES, Columns
+from .._data.rows import RowData
 from .._execution.threads import Threads, cached_property
 from .._kernel import wrappers as kernels
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors

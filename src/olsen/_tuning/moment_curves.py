@@ -121,8 +121,8 @@ def moment_gcv_curve(
     leverages are small and GCV and leave-one-out agree.
     """
     all_rows = HeldOutMoments(moments, 0.0 * moments.mean_x, 0.0 * moments.mean_y)
-    require_rows_left(moments.n_rows, sizes, int(moments.centred))
-    denominator = (1 - scale * (sizes + moments.centred) / moments.n_rows)[:, None] ** 2
+    require_rows_left(moments.n_rows, sizes, moments.null_rank)
+    denominator = (1 - scale * (sizes + moments.null_rank) / moments.n_rows)[:, None] ** 2
     products, _ = _pair_means([all_rows], [moments], sizes, paths, scale=scale)
     return _curve([moments], sizes, paths, products / denominator)
 

@@ -25,12 +25,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.folds import FoldData, first_least
 from .._data.rows import RowData
+from .._data.standardised import Standardised, StandardisedRows
 from .._execution.threads import cached_property
-from .._members.penalised import JITTER, Fits, RowFits, standardised_rows
+from .._members.penalised import JITTER, solve
 from .._trust import EPS
 from ..subsets import penalty_of_size
-from .fold_data import FoldData, first_least
 
 Array = NDArray[np.float64]
 
@@ -79,22 +80,22 @@ class LeaveOneOut:
 
     @classmethod
     def of(
-        cls, problem: RowData, fits: Fits, unit: Array, *, generalised: bool = False
+        cls, problem: RowData, train: Standardised, unit: Array, *, generalised: bool = False
     ) -> LeaveOneOut:
-        """Decompose the rows of a problem, from fits of all rows and the standard deviations of the
+        """Decompose the rows of a problem, from the standardised rows and the standard deviations of the
         columns.
         """
-        s2, E = eigenvalues(fits.products)
-        rows = fits if isinstance(fits, RowFits) else standardised_rows(problem)[0]
+        s2, E = eigenvalues(train.products)
+        rows = StandardisedRows.of(problem)[0] if train.rows is None else train.rows
         if len(s2) and s2[-1] < SQUARED_ACCURACY * s2[0]:
             U, s, _ = np.linalg.svd(rows.A, full_matrices=False)
             U = U[:, : len(s2)]
             s2 = s[: len(s2)] ** 2
         else:
-            U = E if isinstance(fits, RowFits) else rows.A @ (E / np.sqrt(s2))
+            U = rows.A @ (E / np.sqrt(s2)) if train.rows is None else E
         along = U.T @ rows.B
-        intercept_leverage = rows.root**2 / rows.weight * rows.centred
-        unfitted = 1 - intercept_leverage - np.einsum("lk,lk->l", U, U)
+        null_leverages = rows.null_leverages
+        unfitted = 1 - null_leverages - np.einsum("lk,lk->l", U, U)
         exact = unfitted <= EXACT_ROW_TOL
         unfitted[exact] = 0.0
         return cls(
@@ -104,9 +105,9 @@ class LeaveOneOut:
             along=along,
             unfitted=unfitted,
             residual=np.where(exact[:, None], 0.0, rows.B - U @ along),
-            deviation=rows.B / (1 - intercept_leverage)[:, None],
+            deviation=rows.B / (1 - null_leverages)[:, None],
             root=rows.root,
-            jitter=JITTER * float(np.trace(fits.products)) / len(fits.products),
+            jitter=JITTER * float(np.trace(train.products)) / len(train.products),
             generalised=generalised,
         )
 
@@ -261,7 +262,7 @@ def ridge_coefs(data: FoldData, penalties: Array) -> list[Array]:
     """Coefficients (penalties, p) of ridge regression on the training rows of every fold."""
     prior_variances = np.ones(len(data.unit))
     return [
-        fold.fits.system(prior_variances).coefficients(penalties, JITTER)[:, :, 0]
+        solve(fold.train.normal_equations(prior_variances), penalties, JITTER)[:, :, 0]
         for fold in data.folds
     ]
 
@@ -285,7 +286,7 @@ def ridge_penalty(problem: RowData, data: FoldData) -> float | None:
     rows = LeaveOneOut.of(problem, data.all_rows, data.unit)
     if not len(rows.s2):
         return None
-    limit = LARGEST_DEGREES * (len(rows.U) - problem.fit_intercept)
+    limit = LARGEST_DEGREES * (len(rows.U) - problem.null_rank)
     return _searched(rows.errors, rows.s2, limit) / len(data.unit)
 
 
@@ -294,12 +295,13 @@ def ridge_penalty_of_folds(data: FoldData, n_intercepts: int) -> float | None:
     s2, _ = eigenvalues(data.all_rows.products)
     if not len(s2):
         return None
-    limit = LARGEST_DEGREES * (min(fold.fits.n_rows for fold in data.folds) - n_intercepts)
-    systems = [(fold, fold.fits.system(np.ones(len(data.unit)))) for fold in data.folds]
+    limit = LARGEST_DEGREES * (min(fold.train.n_rows for fold in data.folds) - n_intercepts)
+    equations = [fold.train.normal_equations(np.ones(len(data.unit))) for fold in data.folds]
 
     def errors(penalties: Array) -> Errors:
         fold_errors = [
-            fold.errors(system.coefficients(penalties, JITTER)[:, :, 0]) for fold, system in systems
+            fold.errors(solve(equations_of_fold, penalties, JITTER)[:, :, 0])
+            for fold, equations_of_fold in zip(data.folds, equations, strict=True)
         ]
         mse = np.asarray(data.weight @ np.stack(fold_errors))
         return Errors(mse, mse)

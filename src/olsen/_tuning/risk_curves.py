@@ -28,9 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import subsets
-from .._data.folds import Splits
+from .._data.columns import Columns
 from .._data.moments import Moments
-from .._data.rows import Columns, RowData
+from .._data.rows import RowData
+from .._data.splits import Splits
 from .._execution.threads import Threads, cached_property
 from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrangement import Arrangement
-from .._data.folds import Splits, few_folds, few_splits, moments_of_training_rows, random_splits
+from .._data.folds import FoldData, first_least, folds_of_moments, folds_of_rows
 from .._data.moments import Moments
 from .._data.rows import RowData
+from .._data.splits import Splits, few_folds, few_splits, moments_of_training_rows, random_splits
+from .._data.standardised import standardise
 from .._execution.threads import Threads
-from .._members.penalised import standardised_fits
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
-from .fold_data import FoldData, first_least, folds_of_moments, folds_of_rows
 from .moment_curves import FoldCurve
 from .penalties import (
     LARGEST_DEGREES,
@@ -165,6 +165,8 @@ class SelectionRows:
     problem: RowData
     splits: Splits | None
 
+    has_rows = True
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
@@ -277,7 +279,7 @@ class SelectionRows:
         of the splits.
         """
         if self.splits is None:
-            all_rows, unit = standardised_fits(self.problem, threads)
+            all_rows, unit = standardise(self.problem, threads)
             return LeaveOneOut.of(self.problem, all_rows, unit, generalised=criterion == "gcv")
         folds = [
             folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()
@@ -359,6 +361,7 @@ class SelectionMoments:
 
     folds: list[Moments]
 
+    has_rows = False
     splits = None
     Y = None  # targets of rows are not known
 

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .._data.folds import FOLDS, SEED
+from .._data.moment_data import MomentData
 from .._data.moments import Moments
 from .._data.sources import BlockSource, parquet_batches
-from .._engines.blocks import Blocks
+from .._data.splits import FOLD_SEED, FOLDS
 from .._estimators.inputs import options_of
 from .._estimators.tuned import TunedEnsemble
 from .._execution import memory
@@ -185,7 +185,7 @@ def fit(
         encoding.refuse_extremes(X, y)
         start, stop = np.searchsorted(sample_rows, [first_row, first_row + len(y)])
         rows = sample_rows[start:stop] - first_row
-        samples[first_row] = X[rows], y[rows], row_groups(first_row, len(y), FOLDS, SEED)[rows]
+        samples[first_row] = X[rows], y[rows], row_groups(first_row, len(y), FOLDS, FOLD_SEED)[rows]
         return X, y, None
 
     def read() -> Iterator[tuple[Array, Array, None]]:
@@ -193,10 +193,9 @@ def fit(
         columns = [*encoding.needed, encoding.target]
         return _blocks(table, columns, _block_rows(n_columns), encode, tell=tell, task=task)
 
-    engine = Blocks(
-        BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows), options_of(model)
-    )
-    model.fit(engine, None)
+    source = BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows)
+    data = MomentData(source, model.fit_intercept, options_of(model))
+    model.fit(data, None)
     X, y, fold = (np.concatenate(parts) for parts in zip(*samples.values(), strict=True))
     fits = model._result().folds
     if (
@@ -206,7 +205,7 @@ def fit(
             [fit.residuals(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)]
         )
     # a small table was loaded by the model, so that its moments are still to be summed
-    return engine.summary.parts if engine.is_summed else engine.folds(FOLDS, SEED), X, y
+    return data.summary.parts if data.is_summed else data.fold_moments(FOLDS, FOLD_SEED), X, y
 
 
 def predictions(

@@ -16,8 +16,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
+from .._data.fits import NeedsRows
 from .._data.moments import Moments
-from .._engines.engine import NeedsRows
 from .._estimators.pipelines import split_pipeline
 from .._estimators.summary import Effects, errors_are_cheap
 from .._estimators.tuned import TunedEnsemble

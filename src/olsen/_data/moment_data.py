@@ -22,20 +22,18 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _members
-from .._data.accumulator import Accumulator
-from .._data.moments import Moments
-from .._data.sources import Block, BlockSource, require_positive
-from .._data.triangle import Triangle
 from .._execution import memory
+from .._execution.arrays import HOST
 from .._execution.options import Options
 from .._execution.threads import Threads, one_blas_thread
-from .._members import Members, Solution, gram
-from .._members.mean import member_sum
-from ..subsets import Design, Subsets, row_groups
-from .dask import DaskRows
-from .engine import Engine, FoldFit, NeedsRows, Refit
-from .memory import Memory, factor_problem
+from ..subsets import Design, row_groups
+from .accumulator import Accumulator
+from .dask_rows import DaskRows
+from .fits import FoldFit, NeedsRows
+from .moments import Moments
+from .rows import RowData, rows_on_host
+from .sources import Block, BlockSource, require_positive
+from .triangle import CentredRows, Triangle
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -158,35 +156,45 @@ def _merge_groups(merge: Callable[[list[T]], T], parts: list[list[T]]) -> list[T
     return [merge(list(group_parts)) for group_parts in zip(*parts, strict=True)]
 
 
-class Blocks(Engine):
-    """Engine of a source of row blocks, which is summed in one pass on first use; or of moments
-    without a source.
+class MomentData:
+    """Training data of which moments of groups of rows are known: a source of row blocks, which is
+    summed in one pass on first use, or moments without a source.
     """
 
     why_no_rows = (
         "rows in blocks are read once and not kept; load X as an array in memory to have them"
     )
+    rows = None
+    host_rows = None
+    space = HOST
+    prefers_factor = False
+    from_arrays = False
+    is_stored = False
+    kept_rows = None
 
     def __init__(
         self,
         source: Source | None,
+        fit_intercept: bool,
         options: Options,
         summary: Summary | None = None,
         triangles: Callable[[], list[Triangle]] | None = None,
     ) -> None:
         self.source = source
-        self.options = options
+        self.fit_intercept = fit_intercept
+        self.options = options  # of the passes over the source
         self._summary = summary
         self._triangles = triangles
 
     @classmethod
-    def from_moments(cls, parts: list[Moments], options: Options) -> Blocks:
-        """Engine of data that are known by the moments of their groups of rows alone."""
-        return cls(None, options, Summary(parts, sum(part.n_rows for part in parts)))
+    def from_moments(cls, parts: list[Moments]) -> MomentData:
+        """Data that are known by the moments of their groups of rows alone."""
+        summary = Summary(parts, sum(part.n_rows for part in parts))
+        return cls(None, parts[0].centred, Options(), summary)
 
     @property
     def summary(self) -> Summary:
-        """Result of the pass, which `complete` and `folds` make."""
+        """Result of the pass, which `complete` and `fold_moments` make."""
         assert self._summary is not None
         return self._summary
 
@@ -196,24 +204,34 @@ class Blocks(Engine):
         return self._summary is not None
 
     @property
+    def can_be_read_again(self) -> bool:
+        """Whether the source can be read again."""
+        return self.source is not None and self.source.rereadable
+
+    @property
     def names(self) -> list[str] | None:
+        """Column names of data frames."""
         if self.source is not None and self.source.names is not None:
             return self.source.names
         return self.summary.names
 
     @property
     def n_columns(self) -> int:
+        """Number of columns of X."""
         return len(self.summary.parts[0].G)
 
     @property
     def single_target(self) -> bool:
+        """Whether y was a vector."""
         return self.summary.single_target
 
     @property
     def dtype(self) -> Any:
+        """Type of coefficients and predictions."""
         return self.summary.dtype
 
     def complete(self, design: Design) -> Design:
+        """Add the shape of the data to a design, which takes a pass over the rows."""
         if not design.all_rows:
             raise NeedsRows(
                 f"max_samples={design.max_samples!r} needs X as an array in memory, or on a device:"
@@ -224,48 +242,75 @@ class Blocks(Engine):
             design, n_rows=summary.n_rows, n_columns=self.n_columns, n_given=summary.n_given
         )
 
-    def folds(self, count: int, seed: int) -> list[Moments]:
+    def fold_moments(self, count: int, seed: int) -> list[Moments]:
+        """Moments of random folds of the rows; without a source, of folds of the groups."""
         if self.source is not None:
             return self._sum(count, seed).parts
         count = min(count, len(self.summary.parts))
         return [Moments.merge_all(self.summary.parts[f::count]) for f in range(count)]
 
-    def reopen(self) -> Blocks | None:
-        if self.source is None or not self.source.rereadable:
+    def reopen(self) -> MomentData | None:
+        """The unread data, to be kept with a fit; None if they cannot be read again."""
+        if not self.can_be_read_again:
             return None
-        return Blocks(self.source, replace(self.options, progress=None))
+        return MomentData(self.source, self.fit_intercept, replace(self.options, progress=None))
 
-    def loaded_if_small(self, many_rows: int) -> Engine:
+    def loaded_if_small(self, many_rows: int) -> RowData | MomentData:
+        """Rows on the host if there are fewer than `many_rows` or than columns; or self."""
         if self.source is None:
             return self
         blocks, source = self.source.few_blocks(many_rows)
         if blocks is not None:
-            return Memory.from_blocks(blocks, source, self.options)
-        return self if source is self.source else Blocks(source, self.options)
+            return rows_of_blocks(blocks, source, self.fit_intercept)
+        if source is self.source:
+            return self
+        return MomentData(source, self.fit_intercept, self.options)
 
-    def moments(self) -> Moments:
+    def total_moments(self) -> Moments:
+        """Moments of all rows."""
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)
 
-    def left_out(
-        self, refit: Refit, count: int, seed: int, max_rows: int
-    ) -> tuple[Members, list[FoldFit]]:
-        all_rows = Blocks(self.source, self.options)
-        summary = all_rows._sum(count, seed)
-        fits = []
-        for f in range(count):
-            training = replace(
-                summary, parts=[part for g, part in enumerate(summary.parts) if g != f]
-            )
-            triangles = partial(all_rows.triangles, without=f)
-            engine = Blocks(None, self.options, training, triangles)
-            members = engine.solve(refit.design_for(training.n_rows), 0, refit.number)
-            fits.append(FoldFit.from_members(members, refit.scale))
-        members = all_rows.solve(refit.design, 0, refit.number)
-        return members, self.errors_of(fits, seed, max_rows, summary.n_given)
+    def in_groups(self, count: int, seed: int) -> MomentData:
+        """The data read once more, with moments of `count` random groups of the rows."""
+        data = MomentData(self.source, self.fit_intercept, self.options)
+        data._sum(count, seed)
+        return data
 
-    def errors_of(
+    @property
+    def summed(self) -> MomentData:
+        """The data themselves, which are sums of rows."""
+        return self
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows with positive weight."""
+        return self.summary.n_rows
+
+    @property
+    def n_rows_given(self) -> int:
+        """Number of rows given to fit, with those of weight zero."""
+        return self.summary.n_given
+
+    def training_groups(self) -> list[MomentData]:
+        """The data without each of the groups of rows."""
+        return [self._without(group) for group in range(len(self.summary.parts))]
+
+    def _without(self, group: int) -> MomentData:
+        parts = [part for g, part in enumerate(self.summary.parts) if g != group]
+        return MomentData(
+            None,
+            self.fit_intercept,
+            self.options,
+            summary=replace(self.summary, parts=parts),
+            triangles=partial(self.triangles, without=group),
+        )
+
+    def with_errors(
         self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int
     ) -> list[FoldFit]:
+        """Add held-out errors to the fits without each random fold, of at most about `max_rows` of
+        `n_rows` rows.
+        """
         assert self.source is not None
         work = partial(_fold_errors, fits=fits, seed=seed, n_rows=n_rows, max_rows=max_rows)
         errors = self.source.collect(work, partial(_merge_groups, np.concatenate))
@@ -273,40 +318,10 @@ class Blocks(Engine):
             fit._replace(residual=residuals) for fit, residuals in zip(fits, errors, strict=True)
         ]
 
-    def _solve_drawn(
-        self, features: Subsets, samples: Subsets | None, weights: Array | None
-    ) -> Members:
-        k = len(features)
-        moments = self.moments()
-        solver = "gram" if self.options.solver == "auto" else self.options.solver
-        overdetermined = features.sizes.max() <= moments.n_rows - self.options.fit_intercept
-        if self._triangles is None or (solver == "gram" and overdetermined):
-            solution = gram.from_moments(moments, features, self.options.sharing("members", k))
-            ill_conditioned = np.flatnonzero(solution.refitted)
-            solution.refitted[ill_conditioned] = False
-            if (
-                len(ill_conditioned) and self._triangles is not None
-            ):  # without rows, the solution from moments remains
-                refit = self._solve_factored(features.take(ill_conditioned), solver)
-                solution.put(ill_conditioned, features.sizes, refit, refitted=False)
-        else:
-            solution = self._solve_factored(features, solver)
-        coef = member_sum(features, solution.values) / k
-        return Members(
-            coef=coef,
-            intercept=moments.mean_y - moments.mean_x @ coef,
-            mean_y=moments.mean_y,
-            counts=features.counts(),
-            weights=np.full(k, 1 / k),
-            solver=solution.solver,
-            n_fallbacks=int(solution.refitted.sum()),
-        )
-
-    def _solve_factored(self, features: Subsets, solver: str) -> Solution:
-        """Members solved from the triangular factor of all rows."""
-        rows = reduce(Triangle.join, self.triangles()).centred(self.options.fit_intercept)
-        problem = factor_problem(rows)
-        return _members.solve(problem, features, None, solver=solver, sharing=self.options.quietly)
+    @property
+    def has_triangles(self) -> bool:
+        """Whether triangular factors can be had, which may take another pass over the rows."""
+        return self._triangles is not None
 
     def triangles(self, without: int | None = None) -> list[Triangle]:
         """Triangular factors of the groups except `without`; the first call makes another pass over
@@ -315,12 +330,16 @@ class Blocks(Engine):
         assert self._triangles is not None
         return [triangle for g, triangle in enumerate(self._triangles()) if g != without]
 
+    def factor(self) -> CentredRows:
+        """Few centred rows with the least-squares solutions of all rows."""
+        return reduce(Triangle.join, self.triangles()).centred(self.fit_intercept)
+
     def _sum(self, n_groups: int, seed: int) -> Summary:
         assert self.source is not None
         settings: dict[str, Any] = {
             "n_groups": n_groups,
             "seed": seed,
-            "centre": self.options.fit_intercept,
+            "centre": self.fit_intercept,
         }
         summary: Summary = self.source.collect(
             partial(_sum_rows, **settings), Summary.merge, self.options
@@ -393,3 +412,24 @@ def _same_sums(part: Moments, triangle: Triangle) -> bool:
     same_means = part.weight * mean_change**2 <= 1e-14 * squares + 1e-18 * mean_squares
     same_squares = abs(second_squares - first_squares) <= 1e-6 * squares + 1e-12 * mean_squares
     return bool(same_means.all() and same_squares.all())
+
+
+def rows_of_blocks(blocks: list[Block], source: Any, fit_intercept: bool) -> RowData:
+    """All rows of a source that has few of them."""
+    for block in blocks:
+        block.refuse()
+    n = sum(len(block.X) for block in blocks)
+    if n < 2:
+        raise ValueError(f"the {source.kind} has {n} rows; at least two are needed.")
+    single_precision = all(block.X.dtype == np.float32 for block in blocks)
+    dtype = np.float32 if single_precision else np.float64
+    X = np.concatenate([block.X for block in blocks], dtype=dtype)
+    y = np.concatenate([block.y for block in blocks], dtype=np.float64)
+    weight = None
+    if any(block.weight is not None for block in blocks):
+        weight = np.concatenate(
+            [np.ones(len(b.X)) if b.weight is None else b.weight for b in blocks]
+        )
+    y = y[:, 0] if blocks[0].single_target else y
+    rows = rows_on_host(X, y, weight, fit_intercept)
+    return replace(rows, from_arrays=False, names=source.names or blocks[0].names)

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from .._data.sources import (
+from .._execution.arrays import HOST, predictions
+from .._execution.options import Options
+from .sources import (
     Block,
     Triple,
     checked,
@@ -26,8 +28,6 @@ from .._data.sources import (
     refuse_times,
     split_columns,
 )
-from .._execution.arrays import HOST, predictions
-from .._execution.options import Options
 
 
 def is_dask(X: Any) -> bool:

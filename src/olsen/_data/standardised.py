@@ -1,0 +1,252 @@
+r"""Standardised training rows of least squares: their moments, or the rows themselves.
+
+Columns have unit standard deviation over all rows, and the columns that are always in (the
+intercept) were swept out. :class:`StandardisedMoments` and :class:`StandardisedRows` answer the
+same questions; the moments are cheaper unless columns are many.
+
+With prior variances d, penalised least squares solves the normal equations in the columns or, where
+columns are more, in the rows:
+
+.. math:: (D^{1/2} A'A D^{1/2} + \lambda) x = D^{1/2} A'B , \quad b = D^{1/2} x , \qquad
+          (A D A' + \lambda) x = B , \quad b = D A' x .
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .._execution.arrays import row_products
+from .._execution.threads import Threads, cached_property
+from .._trust import constant_columns
+from .arrangement import Copies, random_numbers
+from .moments import Moments
+from .rows import RowData
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+MAX_GRAM_COLUMNS_PER_ROW = 2 / 3  # up to which Gram matrices are cheaper than rows
+# fraction of a column's sum of squares: with less in the training rows, it is constant there
+CONSTANT_TOL = 1e-5
+
+
+@dataclass(frozen=True)
+class NormalEquations:
+    """Normal equations (M + penalty) x = right in the columns with a positive prior variance, or in
+    the rows if there are fewer.
+    """
+
+    M: Array  # D^1/2 A'A D^1/2, or A D A'
+    right: Array  # D^1/2 A'B, or B
+    prior_variances: Array  # (p,)
+    columns: Indices  # columns with a positive prior variance
+    root: Array  # square roots of the positive prior variances
+    A: Array | None = None  # (n, p), if the equations are those of the rows
+
+    @classmethod
+    def from_gram(cls, G: Array, C: Array, prior_variances: Array) -> NormalEquations:
+        """Build the equations from products of the columns with each other and with the targets."""
+        S = np.flatnonzero(prior_variances > 0)
+        root = np.sqrt(prior_variances[S])
+        M = (G if len(S) == len(G) else G[np.ix_(S, S)]) * root
+        M *= root[:, None]
+        return cls(M, root[:, None] * C[S], prior_variances, S, root)
+
+    @classmethod
+    def from_rows(
+        cls, A: Array, B: Array, prior_variances: Array, products: Array | None = None
+    ) -> NormalEquations:
+        """Build the equations from the rows; `products` are A A', if known."""
+        S = np.flatnonzero(prior_variances > 0)
+        root = np.sqrt(prior_variances[S])
+        if products is not None and len(S) > len(A) and np.all(prior_variances == 1):
+            return cls(products, B, prior_variances, S, root, A=A)
+        Z = (A if len(S) == A.shape[1] else A[:, S]) * root
+        if len(S) > len(A):
+            return cls(row_products(Z), B, prior_variances, S, root, A=A)
+        return cls(row_products(Z.T), Z.T @ B, prior_variances, S, root)
+
+
+@dataclass(frozen=True)
+class StandardisedMoments:
+    """Products of standardised columns with each other and with the targets."""
+
+    G: Array  # (p, p)
+    C: Array  # (p, q)
+    n_rows: int
+    weight: float
+
+    rows = None  # moments do not know the rows
+
+    @classmethod
+    def of(cls, moments: Moments, unit: Array, total: Moments) -> StandardisedMoments:
+        """Standardise the moments of training rows; columns with almost no variance there, compared
+        with the `total` of all rows, count as constant.
+        """
+        G = moments.G / unit / unit[:, None]
+        C = moments.C / unit[:, None]
+        constant = np.diagonal(moments.G) <= CONSTANT_TOL * np.diagonal(total.G)
+        if constant.any():
+            G[constant] = 0.0
+            G[:, constant] = 0.0
+            C[constant] = 0.0
+        return cls(G, C, moments.n_rows, moments.weight)
+
+    @property
+    def products(self) -> Array:
+        """Products of the columns, (p, p)."""
+        return self.G
+
+    @cached_property
+    def squares(self) -> Array:
+        """Sums of squares of the columns, (p,)."""
+        return np.ascontiguousarray(np.diagonal(self.G))
+
+    @property
+    def copies(self) -> Copies:
+        """Columns that are copies of each other."""
+        return Copies.of(self.G @ random_numbers(len(self.G), 2))
+
+    @property
+    def lasso_inputs(self) -> tuple[Array, Array]:
+        """Matrix and targets from which coordinate descent updates its gradients."""
+        return np.ascontiguousarray(self.G), self.C
+
+    def normal_equations(self, prior_variances: Array) -> NormalEquations:
+        """Normal equations of penalised least squares, for any penalty."""
+        return NormalEquations.from_gram(self.G, self.C, prior_variances)
+
+
+@dataclass(frozen=True)
+class StandardisedRows:
+    """Standardised, sqrt-weighted rows, for more columns than rows."""
+
+    A: Array  # (n, p) in column order
+    B: Array  # (n, q)
+    root: Array  # (n,) square roots of the weights
+    null_rank: int  # rank of the columns that were swept out
+    known_products: Array | None = None  # A A', if it was computed before
+
+    @classmethod
+    def of(cls, problem: RowData) -> tuple[StandardisedRows, Array]:
+        """Standardise all rows, and return the standard deviations; constant columns are zero."""
+        X = problem.X
+        dense = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+        root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)
+        mean_x, mean_y = problem.means
+        A = np.subtract(dense, mean_x, order="F")
+        if problem.weight is not None:
+            A *= root[:, None]
+        squares = np.einsum("lj,lj->j", A, A)
+        if problem.null_rank:
+            squares[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
+        A[:, squares == 0] = 0.0
+        unit = standard_deviations(squares / problem.total_weight)
+        A /= unit
+        return cls(A, (problem.Y - mean_y) * root[:, None], root, problem.null_rank), unit
+
+    @property
+    def rows(self) -> StandardisedRows:
+        """The rows, which moments do not know."""
+        return self
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.A)
+
+    @cached_property
+    def weight(self) -> float:
+        """Total weight of the rows."""
+        return float(self.root @ self.root)
+
+    @property
+    def null_leverages(self) -> Array:
+        """Leverage (n,) of every row in the columns that were swept out."""
+        return np.asarray(self.root**2 / self.weight * self.null_rank)
+
+    @cached_property
+    def products(self) -> Array:
+        """Products of the rows, A A', (n, n)."""
+        return row_products(self.A) if self.known_products is None else self.known_products
+
+    @cached_property
+    def C(self) -> Array:
+        """Products of columns and targets, (p, q)."""
+        return np.asarray(self.A.T @ self.B)
+
+    @cached_property
+    def squares(self) -> Array:
+        """Sums of squares of the columns, (p,)."""
+        return np.asarray(np.einsum("lj,lj->j", self.A, self.A))
+
+    @property
+    def copies(self) -> Copies:
+        """Columns that are copies of each other."""
+        return Copies.of(self.A.T @ random_numbers(len(self.A), 2))
+
+    @property
+    def lasso_inputs(self) -> tuple[Array, Array]:
+        """Matrix and targets from which coordinate descent updates its residuals."""
+        return np.ascontiguousarray(self.A.T), self.B
+
+    def normal_equations(self, prior_variances: Array) -> NormalEquations:
+        """Normal equations of penalised least squares, for any penalty."""
+        return NormalEquations.from_rows(self.A, self.B, prior_variances, self.products)
+
+    def take(self, rows: Indices) -> StandardisedRows:
+        """Training rows, centred: P A and P A A' P, with P = I - r r'/r'r and r the roots of the
+        weights.
+
+        A column with less than CONSTANT_TOL of its sum of squares in the training rows counts as
+        constant there. Otherwise a level of a factor that does not occur in the training rows would
+        be a column of rounding errors with a coefficient of any size.
+        """
+        A = self.A.T[:, rows].T
+        B = self.B[rows]
+        K = self.products[np.ix_(rows, rows)]
+        r = self.root[rows]
+        if self.null_rank:
+            mean_weights = r / (r @ r)
+            A -= r[:, None] * (mean_weights @ A)
+            B -= r[:, None] * (mean_weights @ B)
+            u = K @ mean_weights
+            K -= np.outer(r, u)
+            K -= np.outer(u, r)
+            K += (mean_weights @ u) * np.outer(r, r)
+        constant = np.flatnonzero(np.einsum("lj,lj->j", A, A) <= CONSTANT_TOL * self.squares)
+        if len(constant):
+            K -= A[:, constant] @ A[:, constant].T
+            A[:, constant] = 0.0
+            if len(constant) == A.shape[1]:
+                K[:] = 0.0  # exact zeros instead of rounding errors
+        return StandardisedRows(A, B, r, self.null_rank, K)
+
+
+Standardised = StandardisedMoments | StandardisedRows
+
+
+def few_columns(shape: tuple[int, int]) -> bool:
+    """Whether Gram matrices are cheaper than rows."""
+    n, p = shape
+    return p <= MAX_GRAM_COLUMNS_PER_ROW * n
+
+
+def standardise(problem: RowData, threads: Threads) -> tuple[Standardised, Array]:
+    """Standardise all rows, as moments or, where columns are more, as rows; and return the standard
+    deviations.
+    """
+    if not few_columns(problem.shape):
+        return StandardisedRows.of(problem)
+    moments = problem.moments_by(threads)
+    unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
+    return StandardisedMoments.of(moments, unit, moments), unit
+
+
+def standard_deviations(variance: Array) -> Array:
+    """Roots of variances; one for constant columns."""
+    return np.where(variance > 0, np.sqrt(np.maximum(variance, 0.0)), 1.0)
