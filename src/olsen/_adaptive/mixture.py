@@ -34,12 +34,12 @@ class MixtureSelection:
 
 
 def choose_mixture(
-    data: SelectionData, schemes: frozenset[str], fit_intercept: bool, k: float, threads: Threads
+    data: SelectionData, schemes: frozenset[str], k: float, threads: Threads
 ) -> list[MixtureSelection]:
     """Choose the mixture of sampling schemes of every target, for k members."""
     # in a mixture with penalised fits, a rough size of uniform members is enough
     paths = Paths(PATH_SEED, "balanced", threads, batch=2, min_batches=2)
-    options = SizeOptions(fit_intercept=fit_intercept, max_sizes=MAX_SIZES // 2)
+    options = SizeOptions(max_sizes=MAX_SIZES // 2)
     n_members = MANY_MEMBERS if np.isinf(k) else k
     return [
         _choose_for_target(target, options, schemes, n_members, paths) for target in data.targets()
@@ -76,7 +76,7 @@ def _choose(
         size = round(
             float(average.sizes[first_least(average.mse(k))]) * np.sqrt(n / n_training_rows)
         )
-        size = max(1, min(size, p, int(LARGEST_ROW_FRACTION * (n - options.fit_intercept))))
+        size = max(1, min(size, p, int(LARGEST_ROW_FRACTION * (n - data.null_rank))))
         if penalty is None:  # all columns are constant
             return MixtureSelection(choice=null_choice(folds), uniform_size=size)
         choice = choose(replace(folds, ridge_penalty=penalty, uniform_size=size), schemes)

@@ -200,9 +200,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
 
     def _select(self, candidates: SelectionData, *, part: bool) -> list[MixtureSelection]:
         threads = options_of(self).sharing("paths", "an unknown number")
-        return choose_mixture(
-            candidates, self._scheme_names(), self.fit_intercept, float(self.n_estimators), threads
-        )
+        return choose_mixture(candidates, self._scheme_names(), float(self.n_estimators), threads)
 
     def _fit_selection(
         self, data: TrainingData, selection: list[MixtureSelection], seed: int

@@ -250,7 +250,6 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     def _size_options(self, *, part: bool = False) -> SizeOptions:
         """Options of the size selection that do not depend on the data."""
         return SizeOptions(
-            fit_intercept=self.fit_intercept,
             design=self.design,
             criterion=self.cv if self.cv is None or isinstance(self.cv, str) else "kfold",
             sizes=_as_sizes(self.max_features),

@@ -99,7 +99,7 @@ def _solve(
 ) -> Solution:
     n, p = problem.shape
     sizes = features.sizes
-    rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
+    rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.null_rank
     wide = sizes > rows
     if solver == "masked_cg" and samples is None:  # serves members of both kinds
         return SOLVERS[solver](problem, features, samples, threads)

@@ -142,7 +142,7 @@ def mean_target(
     problem: RowData, samples: Subsets | None, weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Weighted mean over members of the mean target of their rows; zeros without intercept."""
-    if not problem.fit_intercept:
+    if not problem.null_rank:
         return np.zeros(problem.Y.shape[1])
     if samples is None:
         return (

@@ -84,7 +84,7 @@ def _mean_without_row(problem: RowData, samples: Subsets | None, member_weights:
     k = len(member_weights)
     fraction = np.zeros((k, len(Y)))  # weight of a row in the mean target of a member
     for i, rows in enumerate(samples or [np.arange(len(Y))] * k):
-        fraction[i, rows] = problem.fit_intercept * row_weights[rows] / row_weights[rows].sum()
+        fraction[i, rows] = problem.null_rank * row_weights[rows] / row_weights[rows].sum()
     without_row = member_weights[:, None] / (1 - fraction)
     return np.asarray(
         without_row.T @ (fraction @ Y) - Y * np.sum(without_row * fraction, axis=0)[:, None]
@@ -117,11 +117,11 @@ def _member_residuals(
             columns = features[i]
             subsample = None if samples is None else samples[i][in_training[samples[i]]]
             rows = training_rows if subsample is None else subsample
-            if 0 < len(columns) < len(rows) - problem.fit_intercept:
+            if 0 < len(columns) < len(rows) - problem.null_rank:
                 residual[i] = prefix_residuals(data, columns, np.array([len(columns)]), subsample)[
                     0
                 ]
-            elif len(rows) > problem.fit_intercept:
+            elif len(rows) > problem.null_rank:
                 residual[i] = delete_each_row(problem, columns, rows).residual
 
     threads(work, len(features))

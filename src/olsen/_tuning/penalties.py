@@ -290,12 +290,13 @@ def ridge_penalty(problem: RowData, data: FoldData) -> float | None:
     return _searched(rows.errors, rows.s2, limit) / len(data.unit)
 
 
-def ridge_penalty_of_folds(data: FoldData, n_intercepts: int) -> float | None:
-    """The penalty of least error over folds; each intercept takes a degree of freedom of the rows."""
+def ridge_penalty_of_folds(data: FoldData, null_rank: int) -> float | None:
+    """The penalty of least error over folds; columns that are always in take degrees of
+    freedom."""
     s2, _ = eigenvalues(data.all_rows.products)
     if not len(s2):
         return None
-    limit = LARGEST_DEGREES * (min(fold.train.n_rows for fold in data.folds) - n_intercepts)
+    limit = LARGEST_DEGREES * (min(fold.train.n_rows for fold in data.folds) - null_rank)
     equations = [fold.train.normal_equations(np.ones(len(data.unit))) for fold in data.folds]
 
     def errors(penalties: Array) -> Errors:

@@ -431,14 +431,14 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
               \cdot \frac{\overline{r^2}}{1 - 2 df/n + df^2/(\tau n)}
     """
     n, p = problem.shape
-    n_intercepts = int(problem.fit_intercept)
-    require_rows_left(n, sizes, n_intercepts)
+    null_rank = problem.null_rank
+    require_rows_left(n, sizes, null_rank)
     data = _path_data(problem, sizes, n_samples, paths.threads)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         row_subsets = _rows(paths, n, n_samples, first, len(orders))
         X = (data.columns.A / data.columns.root)[:, :n].T
-        mean_denominator = (1 - (sizes + n_intercepts) / n)[:, None, None]
+        mean_denominator = (1 - (sizes + null_rank) / n)[:, None, None]
         fitted = (
             prefix_predictions(data, X, order, sizes, rows)
             for order, rows in zip(orders, row_subsets, strict=True)
@@ -448,7 +448,7 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
     curve = paths.nested(p, sizes, problem.weights, residuals)
     if n_samples is None:
         return curve
-    df = (curve.average.sizes[:, None] + n_intercepts) / n
+    df = (curve.average.sizes[:, None] + null_rank) / n
     single, within, between = curve.products
     single_risk = single * (1 - df) ** 2 / (1 - 2 * df + df**2 * n / n_samples)
     correction = df**2 * (n / n_samples - 1) / (1 - df) ** 2 * single_risk
@@ -457,14 +457,14 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
     ).raised()
 
 
-def require_rows_left(n_rows: int, sizes: Indices, n_intercepts: int) -> None:
+def require_rows_left(n_rows: int, sizes: Indices, null_rank: int) -> None:
     """Refuse sizes of members that leave generalised cross-validation no degrees of freedom to
     divide by.
     """
-    if sizes[-1] + n_intercepts >= n_rows:
+    if sizes[-1] + null_rank >= n_rows:
         raise ValueError(
             "cv='gcv' divides by the fraction of the rows that members do not use up, but"
-            f" {sizes[-1]} columns{' and the intercept' * n_intercepts} use up all {n_rows} rows."
+            f" {sizes[-1]} columns{' and the intercept' * null_rank} use up all {n_rows} rows."
             " Use cv=None, or more rows."
         )
 

@@ -55,7 +55,6 @@ MAX_SIZES = 50  # candidate sizes of uniform members
 class SizeOptions:
     """Settings of the search for the size of uniform or determinantal members."""
 
-    fit_intercept: bool
     design: str = "balanced"
     criterion: str | None = "kfold"  # None (leave-one-out), "gcv", "oob", "kfold"
     sizes: tuple[int | float, ...] | None = None  # candidates; None: a grid
@@ -66,9 +65,9 @@ class SizeOptions:
         False  # for refits of subsets of the rows, which may be too few for the sizes asked for
     )
 
-    def candidate_sizes(self, p: int, rows: int) -> Indices:
+    def candidate_sizes(self, p: int, rows: int, null_rank: int) -> Indices:
         """Sizes of uniform members to compare, clear of the interpolation peak."""
-        freedom = rows - self.fit_intercept
+        freedom = rows - null_rank
         largest = max(1, min(p, int(LARGEST_ROW_FRACTION * freedom)))
         if self.sizes is None:
             largest_on_grid = max(
@@ -168,6 +167,11 @@ class SelectionRows:
     has_rows = True
 
     @property
+    def null_rank(self) -> int:
+        """Rank of the columns that are always in."""
+        return self.problem.null_rank
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.problem.shape
@@ -243,7 +247,7 @@ class SelectionRows:
         if self.splits is None:
             penalty = ridge_penalty(self.problem, data)
         else:
-            penalty = ridge_penalty_of_folds(data, options.fit_intercept)
+            penalty = ridge_penalty_of_folds(data, self.null_rank)
         return curve, min(len(train) for train, _ in first), data, penalty
 
     def scaled(self, unscaled: _Curve, best: int) -> tuple[RowCurve, float]:
@@ -302,7 +306,7 @@ class SelectionRows:
     def _sizes(self, options: SizeOptions, splits: Splits | None, n_rows: int) -> Indices:
         if splits is not None:  # repeated rows add no rank, so only distinct rows count
             n_rows = min(n_rows, *(self.problem.distinct_rows(train) for train, _ in splits))
-        return options.candidate_sizes(self.problem.shape[1], n_rows)
+        return options.candidate_sizes(self.problem.shape[1], n_rows, self.null_rank)
 
     def _kfold(
         self,
@@ -335,7 +339,7 @@ class SelectionRows:
         """
         Y = self.problem.Y
         weight = self.problem.weights
-        if not self.problem.fit_intercept:
+        if not self.null_rank:
             return np.zeros_like(Y)
         fraction = (weight / weight.sum())[:, None]
         mean: Array = (weight @ Y / weight.sum() - fraction * Y) / (1 - fraction)
@@ -366,6 +370,11 @@ class SelectionMoments:
     Y = None  # targets of rows are not known
 
     @property
+    def null_rank(self) -> int:
+        """Rank of the columns that are always in."""
+        return self.folds[0].null_rank
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows of all folds, and columns."""
         return sum(fold.n_rows for fold in self.folds), self.folds[0].C.shape[0]
@@ -386,17 +395,17 @@ class SelectionMoments:
         n, p = self.shape
         scale = 1.0 if options.scale is None else options.scale
         if options.criterion == "gcv":
-            sizes = options.candidate_sizes(p, n)
+            sizes = options.candidate_sizes(p, n, self.null_rank)
             all_rows = Moments.merge_all(self.folds)
             return _Curve("gcv", moment_curves.moment_gcv_curve(all_rows, sizes, paths, scale))
-        sizes = options.candidate_sizes(p, self._n_training_rows())
+        sizes = options.candidate_sizes(p, self._n_training_rows(), self.null_rank)
         fold_curve = moment_curves.moment_kfold_curve(self.folds, sizes, paths, scale)
         return _Curve("kfold", fold_curve.curve, folds=fold_curve)
 
     def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
         """Compare uniform members and ridge in the folds, merged to at most a few."""
         data = folds_of_moments(few_folds(self.folds), paths.threads)
-        penalty = ridge_penalty_of_folds(data, options.fit_intercept)
+        penalty = ridge_penalty_of_folds(data, self.null_rank)
         return self.curve(options, paths).curve, self._n_training_rows(), data, penalty
 
     def scaled(self, unscaled: _Curve, best: int) -> tuple[RowCurve, float]:
@@ -476,7 +485,7 @@ def select_size(
 def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) -> PenaltySelection:
     """Choose the expected size of determinantal members, which is the penalty of ridge regression."""
     criterion = data.penalty_criterion(options.criterion, threads)
-    limit = LARGEST_DEGREES * (criterion.n_rows - options.fit_intercept)
+    limit = LARGEST_DEGREES * (criterion.n_rows - data.null_rank)
     errors = partial(criterion.errors, scale=1.0 if options.scale is None else options.scale)
     if options.sizes is None:
         path = search(errors, criterion.s2, limit)
