@@ -244,84 +244,54 @@ class Paths:
         followed in one step where all will be needed. After the first batch, sizes far beyond the
         minimum are dropped: the curve has turned, and the largest members cost the most.
         """
-        row_weights = weight / weight.sum()
+        followed = _Batches(self, sizes, n_items, weight)
+        while followed.count < self.max_batches and not followed.converged:
+            first = followed.count
+            last = first + self._next_batches(followed)
+            for sums_of_batch in self._follow(
+                first, last, followed.sizes, n_items, residuals, sums
+            ):
+                followed.add(sums_of_batch)
+                if followed.count == 1:
+                    followed.drop_sizes_beyond_minimum()
+                elif followed.converged:
+                    break
+        return followed.curve_by_row()
 
-        def follow(first: int, last: int) -> Iterator[Array]:
-            """Sums over the pairs of each batch from `first` to `last`, (3, sizes, rows, targets)."""
-            orders = self.orders(n_items, first, last)
-            if sums is not None:
-                return iter(sums(orders, sizes, self.batch))
-            n_members = 2 * self.batch
-            by_member = self.run(
-                lambda a, b: residuals(orders[a:b], sizes, first * n_members + a), len(orders)
-            )
-            return (
-                _sum_of_pairs(by_member[i : i + n_members])
-                for i in range(0, len(by_member), n_members)
-            )
-
-        def averaged(sums: Array, n_pairs: int) -> tuple[Array, Array]:
-            """A, S and C (3, sizes), and the squared mean residual, averaged over rows and targets."""
-            total, square, pair = sums
-            per_row = row_weights / sums.shape[3]
-            single = np.einsum("slt,l->s", square, per_row) / (2 * n_pairs)
-            pair = np.einsum("slt,l->s", pair, per_row) / n_pairs
-            mean_square = np.einsum("slt,slt,l->s", total, total, per_row) / (2 * n_pairs) ** 2
-            return pair_means(single, pair, mean_square, n_pairs), mean_square
-
-        total = np.zeros(())
-        limit_errors: list[Array] = []  # C of every batch, (sizes,)
-        mc_error = np.inf
-        while len(limit_errors) < self.max_batches and mc_error >= MAX_RELATIVE_MC_ERROR:
-            n_done = len(limit_errors)
-            n_next = (
-                self._next_batches(n_done, mc_error, len(sizes) * len(row_weights)) if n_done else 1
-            )
-            for batch_sums in follow(n_done, n_done + n_next):
-                total = total + batch_sums
-                limit_errors.append(averaged(batch_sums, self.batch)[0][2])
-                n_done = len(limit_errors)
-                if 1 < n_done < self.min_batches:
-                    continue
-                products, mean_square = averaged(total, n_done * self.batch)
-                curve = RiskCurve(sizes, n_items, self.design, products)
-                curve = replace(
-                    curve, products=products + curve.lower_bound_corrections(mean_square)
-                )
-                if n_done == 1:
-                    sizes = sizes[: _n_sizes_to_follow(curve.mse(100))]
-                    total = total[:, : len(sizes)]
-                    limit_errors = [limit_errors[0][: len(sizes)]]
-                else:
-                    mc_error = _relative_mc_error(curve.mse(np.inf), limit_errors)
-                    if mc_error < MAX_RELATIVE_MC_ERROR:
-                        break
-        n_pairs = len(limit_errors) * self.batch
-        residual = total[0] / (2 * n_pairs)
-        square = total[1] / (2 * n_pairs)
-        pair = total[2] / n_pairs
-        products = pair_means(square, pair, residual**2, n_pairs).mean(axis=3)
-        curve_by_row = RowCurve.from_products(
-            sizes=sizes,
-            n_items=n_items,
-            design=self.design,
-            weight=weight,
-            products=products,
-            residual=residual,
+    def _follow(
+        self,
+        first: int,
+        last: int,
+        sizes: Indices,
+        n_items: int,
+        residuals: Residuals,
+        sums: Sums | None,
+    ) -> Iterator[Array]:
+        """Sums over the pairs of each batch from `first` to `last`, (3, sizes, rows, targets)."""
+        orders = self.orders(n_items, first, last)
+        if sums is not None:
+            return iter(sums(orders, sizes, self.batch))
+        n_members = 2 * self.batch
+        by_member = self.run(
+            lambda start, stop: residuals(orders[start:stop], sizes, first * n_members + start),
+            len(orders),
         )
-        return curve_by_row.raised()
+        starts = range(0, len(by_member), n_members)
+        return (_sum_of_pairs(by_member[start : start + n_members]) for start in starts)
 
-    def _next_batches(self, n_done: int, mc_error: float, n_residuals: int) -> int:
+    def _next_batches(self, followed: _Batches) -> int:
         """Number of batches to follow next: what will be needed, within the limit on residuals in
         memory.
         """
+        n_done = followed.count
+        if n_done == 0:
+            return 1
         n_needed = self.min_batches
         if n_done >= self.min_batches:
-            n_needed = math.ceil(min(n_done * (mc_error / MAX_RELATIVE_MC_ERROR) ** 2, 1e6))
-        return max(
-            1,
-            min(n_needed - n_done, self.max_batches - n_done, MAX_BATCHED_RESIDUALS // n_residuals),
-        )
+            reduction = (followed.mc_error / MAX_RELATIVE_MC_ERROR) ** 2
+            n_needed = math.ceil(min(n_done * reduction, 1e6))
+        affordable = MAX_BATCHED_RESIDUALS // followed.n_residuals
+        return max(1, min(n_needed - n_done, self.max_batches - n_done, affordable))
 
     def orders(self, n_items: int, start: int, stop: int) -> list[Indices]:
         """Permutations of batches `start` to `stop`, each followed by its reverse."""
@@ -333,6 +303,79 @@ class Paths:
     def run(self, work: Callable[[int, int], list[Array]], n_members: int) -> list[Array]:
         """Results of ``work(start, stop)`` over all members, divided among threads, as one list."""
         return list(chain.from_iterable(self.threads(work, n_members)))
+
+
+class _Batches:
+    """Batches of pairs of members that were followed so far, and the curve that they estimate."""
+
+    def __init__(self, paths: Paths, sizes: Indices, n_items: int, weight: Array) -> None:
+        self.sizes = sizes
+        self.count = 0
+        self._n_items = n_items
+        self._weight = weight
+        self._design = paths.design
+        self._pairs_per_batch = paths.batch
+        self._min_batches = paths.min_batches
+        self._sums = np.zeros(())  # (3, sizes, rows, targets) over all batches
+        self._limit_errors: list[Array] = []  # C of every batch, (sizes,)
+        self.mc_error = np.inf  # at the minimum, relative to it; not known of few batches
+
+    @property
+    def n_residuals(self) -> int:
+        """Residuals of one member, over all sizes and rows."""
+        return len(self.sizes) * len(self._weight)
+
+    def add(self, sums: Array) -> None:
+        """Add the sums of a batch."""
+        self._sums = self._sums + sums
+        products, _ = self._averaged(sums, n_batches=1)
+        self._limit_errors.append(products[2])
+        self.count += 1
+        if self.count >= max(2, self._min_batches):
+            mse = self._curve().mse(np.inf)
+            self.mc_error = _relative_mc_error(mse, self._limit_errors)
+
+    def drop_sizes_beyond_minimum(self) -> None:
+        """Drop sizes beyond the last one whose error is close to the smallest."""
+        n_sizes = _n_sizes_to_follow(self._curve().mse(100))
+        self.sizes = self.sizes[:n_sizes]
+        self._sums = self._sums[:, :n_sizes]
+        self._limit_errors = [errors[:n_sizes] for errors in self._limit_errors]
+
+    @property
+    def converged(self) -> bool:
+        """Whether there are enough batches, and the Monte-Carlo error is small."""
+        return self.mc_error < MAX_RELATIVE_MC_ERROR
+
+    def curve_by_row(self) -> RowCurve:
+        """The curve, with the products and residuals of every row."""
+        n_pairs = self.count * self._pairs_per_batch
+        total, square, pair = self._sums
+        residual = total / (2 * n_pairs)
+        products = pair_means(square / (2 * n_pairs), pair / n_pairs, residual**2, n_pairs)
+        return RowCurve.from_products(
+            sizes=self.sizes,
+            n_items=self._n_items,
+            design=self._design,
+            weight=self._weight,
+            products=products.mean(axis=3),
+            residual=residual,
+        ).raised()
+
+    def _curve(self) -> RiskCurve:
+        products, mean_square = self._averaged(self._sums, self.count)
+        curve = RiskCurve(self.sizes, self._n_items, self._design, products)
+        return replace(curve, products=products + curve.lower_bound_corrections(mean_square))
+
+    def _averaged(self, sums: Array, n_batches: int) -> tuple[Array, Array]:
+        """A, S and C (3, sizes), and the squared mean residual, averaged over rows and targets."""
+        n_pairs = n_batches * self._pairs_per_batch
+        row_weights = self._weight / self._weight.sum() / sums.shape[3]
+        total, square, pair = sums
+        single = np.einsum("slt,l->s", square, row_weights) / (2 * n_pairs)
+        pair_mean = np.einsum("slt,l->s", pair, row_weights) / n_pairs
+        mean_square = np.einsum("slt,slt,l->s", total, total, row_weights) / (2 * n_pairs) ** 2
+        return pair_means(single, pair_mean, mean_square, n_pairs), mean_square
 
 
 def _sum_of_pairs(residuals: list[Array]) -> Array:
