@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, qr
 
 from ._execution import memory
-from .subsets import Determinantal, penalty_of_size
+from .subsets import Determinantal, integer_seed, penalty_of_size
 from .theory import _arguments
 from .theory._arguments import LEAST, MOST, Counts, Floats, as_numbers
 
@@ -220,7 +220,7 @@ def determinantal_risk(
     k: ArrayLike = np.inf,
     center: bool = True,
     n_subsets: int = 1000,
-    random_state: int = 0,
+    rng: np.random.Generator | int | None = 0,
 ) -> Floats:
     r"""Risk of `k` determinantal members on the rows X: that of ridge regression, plus the excess
     of a finite number.
@@ -251,8 +251,8 @@ def determinantal_risk(
         Centre the columns first, as members with an intercept do.
     n_subsets : int, default=1000
         Number of subsets that the risk of a member is averaged over, for finite `k`.
-    random_state : int, default=0
-        Seed of the subsets.
+    rng : int, numpy Generator or None, default=0
+        Seed of the subsets, or generator of a seed.
 
     Returns
     -------
@@ -280,13 +280,8 @@ def determinantal_risk(
             f"determinantal_risk: X has {p} columns, but beta has shape {beta.shape} and Sigma"
             f" {Sigma.shape}."
         )
-    for name, value, minimum in (("n_subsets", n_subsets, 1), ("random_state", random_state, 0)):
-        _arguments.scalar(
-            "determinantal_risk",
-            name,
-            value,
-            _arguments.ROWS._replace(words="a whole number", least=minimum),
-        )
+    count = _arguments.ROWS._replace(words="a whole number")
+    _arguments.scalar("determinantal_risk", "n_subsets", n_subsets, count)
     process = _process(X, max_features)
     G = X.T @ X
     M = process.mean_inverse()
@@ -294,7 +289,7 @@ def determinantal_risk(
     limit = error @ Sigma @ error + sigma**2 * np.sum(Sigma * (M @ G @ M))
     if np.all(np.isinf(k)):
         return np.asarray(limit + 0 / k)[()]
-    members = process.draw(0, int(n_subsets), seed=random_state)
+    members = process.draw(0, int(n_subsets), seed=integer_seed(rng))
     bias, noise = np.mean([_member_risk(G, Sigma, beta, S) for S in members], axis=0)
     return np.asarray(limit + (bias + sigma**2 * noise - limit) / k)[()]
 

@@ -23,16 +23,16 @@ from olsen._members.penalised import (
     solve,
 )
 from olsen._tuning import combining
-from olsen.subsets import laws_of_members
+from olsen.subsets._design import schemes_of_members
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=6), st.integers(1, 400))
 def test_every_scheme_has_its_share_of_any_number_of_members(weights, k):
     shares = np.array(weights) / np.sum(weights)
-    law = laws_of_members(shares, k)
+    law = schemes_of_members(shares, k)
     off = np.abs(np.bincount(law, minlength=len(shares)) - shares * k)
     assert len(law) == k and np.all(off <= 0.5 + len(shares) * shares / 2 + 1e-9 * k)
-    np.testing.assert_array_equal(laws_of_members(shares, k + 50)[:k], law)
+    np.testing.assert_array_equal(schemes_of_members(shares, k + 50)[:k], law)
 
 
 def standardised(seed, n, p, q=1, nonzero=4):

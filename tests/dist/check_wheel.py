@@ -84,7 +84,7 @@ def test_intervals_hold_the_prediction_also_after_a_fit_from_a_file(data, tmp_pa
 
 def test_theory_and_simulation_agree():
     problem = olsen.simulation.LinearProblem(n=40, p=20, sigma=1.0)
-    (found,) = olsen.simulation.run([(problem, olsen.simulation.Ensemble(8, k=(10,)))], trials=200, seed=0)
+    (found,) = olsen.simulation.run([(problem, olsen.simulation.Ensemble(8, k=(10,)))], trials=200, rng=0)
     expected = olsen.theory.expected_risk(40, 20, 8, 1.0, k=10)
     assert abs(found.mean[0, 0] - expected) < 5 * found.standard_error[0, 0], (found.mean, expected)
 

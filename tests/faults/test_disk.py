@@ -154,7 +154,7 @@ def simulate():
     """Trials to a folder on the disk."""
     cells = [(LinearProblem(n=30, p=20), Ensemble(5)), (LinearProblem(n=30, p=20), Ridge(20.0))]
     try:
-        return [estimate.mean for estimate in run(cells, trials=300, seed=0, store="out")]
+        return [estimate.mean for estimate in run(cells, trials=300, rng=0, store="out")]
     except OSError as error:
         return f"{error.strerror}: {error.filename}"
 

@@ -291,9 +291,9 @@ def test_risk_curves_from_theory():
 def test_risk_curves_from_simulation():
     problem, k = LinearProblem(30, 20, sigma=0.5), (1, 8)
     lines = RiskCurveDisplay.from_theory(20 / 30, 0.5, k=k)
-    how = {"alpha": [0.2, 0.52], "k": k, "trials": 4, "seed": 3}
+    how = {"alpha": [0.2, 0.52], "k": k, "trials": 4, "rng": 3}
     display = RiskCurveDisplay.from_simulation(problem, **how)
-    estimates = run([(problem, Ensemble(m, k=k)) for m in (4, 10)], trials=4, seed=3)
+    estimates = run([(problem, Ensemble(m, k=k)) for m in (4, 10)], trials=4, rng=3)
     np.testing.assert_array_equal(display.x, [0.2, 0.5])  # whole columns
     for i, bars in enumerate(display.errorbars_):
         np.testing.assert_array_equal(bars[0].get_ydata(), [e.mean[i, 0] for e in estimates])

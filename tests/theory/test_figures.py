@@ -59,7 +59,7 @@ def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
     constants = RECIPES[name].at("quick")
     small = {constant: value for constant, value in SMALL.items() if hasattr(constants, constant)}
     constants.__dict__.update(small | SMALLER.get(name, {}))
-    table = plans.PLANS[name](constants).run(constants.trials, seed=0, n_jobs=1)
+    table = plans.PLANS[name](constants).run(constants.trials, rng=0, n_jobs=1)
     reproduction._write_csv(table, tmp_path / f"{name}.csv")
     stored = pd.read_csv(tmp_path / f"{name}.csv").to_dict("list")
     other = {
@@ -85,7 +85,7 @@ def test_simulation_agrees_with_exact_theory(name, seed):
     """Quick scale, below 5 standard errors: with 12 trials and 40 points a correct build passes 199
     times of 200.
     """
-    entry = figures.deviation(figures.compute(name, "quick", seed=seed, n_jobs=-1)).get("exact")
+    entry = figures.deviation(figures.compute(name, "quick", rng=seed, n_jobs=-1)).get("exact")
     assert entry is None or entry["largest"] < 5
 
 
@@ -94,7 +94,7 @@ def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
     """Figure 9, quick. Methods see the same data, so errors of their means added in squares are on
     the safe side.
     """
-    table = figures.compute("figure9", "quick", seed=seed, n_jobs=-1)
+    table = figures.compute("figure9", "quick", rng=seed, n_jobs=-1)
     rows = zip(
         *(table[name] for name in ("series", "kind", "x", "mean", "standard_error")), strict=True
     )

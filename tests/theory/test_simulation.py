@@ -123,25 +123,25 @@ CELLS = [
 
 
 def test_numbers_do_not_depend_on_threads_or_company(seed):
-    alone = [simulation.run([cell], trials=7, seed=seed)[0] for cell in CELLS]
+    alone = [simulation.run([cell], trials=7, rng=seed)[0] for cell in CELLS]
     seen = []
     together = simulation.run(
-        CELLS, trials=7, seed=seed, n_jobs=2, progress=lambda *counts: seen.append(counts)
+        CELLS, trials=7, rng=seed, n_jobs=2, progress=lambda *counts: seen.append(counts)
     )
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
     assert not np.array_equal(
-        alone[0].values, simulation.run(CELLS[:1], trials=7, seed=seed + 1)[0].values
+        alone[0].values, simulation.run(CELLS[:1], trials=7, rng=seed + 1)[0].values
     )
     assert seen[0] == (0, 21) and seen[-1] == (21, 21) and seen == sorted(seen)
-    again = simulation.run([(CELLS[1][0], Ridge(5.0 + 1e-9))], trials=7, seed=seed)[
+    again = simulation.run([(CELLS[1][0], Ridge(5.0 + 1e-9))], trials=7, rng=seed)[
         0
     ]  # another method, the same data
     np.testing.assert_allclose(again.values, alone[1].values, rtol=1e-6)
 
 
 def test_a_stopped_run_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
-    whole = simulation.run(CELLS, trials=12, seed=3)
+    whole = simulation.run(CELLS, trials=12, rng=3)
     calls = []
     trial = montecarlo._trial
 
@@ -153,9 +153,9 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
 
     monkeypatch.setattr(montecarlo, "_trial", dies)
     with pytest.raises(KeyboardInterrupt):
-        simulation.run(CELLS, trials=12, seed=3, store=tmp_path)
+        simulation.run(CELLS, trials=12, rng=3, store=tmp_path)
     kept = len(calls)
-    resumed = simulation.run(CELLS, trials=12, seed=3, store=tmp_path)
+    resumed = simulation.run(CELLS, trials=12, rng=3, store=tmp_path)
     for one, other in zip(whole, resumed, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
     assert len(calls) - kept == 12 * (len(CELLS) - 1), "finished cells are not run again"
@@ -168,7 +168,7 @@ def test_simulated_risk_matches_finite_sample_theory(seed):
     """Within 4 standard errors for every k; the two packages share no code."""
     ks = (1, 4, 16)
     (found,) = simulation.run(
-        [(LinearProblem(40, 24, 0.8), Ensemble(8, k=ks))], trials=400, seed=seed
+        [(LinearProblem(40, 24, 0.8), Ensemble(8, k=ks))], trials=400, rng=seed
     )
     expected = theory.expected_risk(40, 24, 8, 0.8, k=np.array(ks))
     assert np.all(np.abs(found.mean[:, 0] - expected) < 4 * found.standard_error[:, 0])

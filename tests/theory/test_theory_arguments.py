@@ -129,7 +129,7 @@ VALID = {
         "k": 3,
         "center": True,
         "n_subsets": 8,
-        "random_state": 0,
+        "rng": 0,
     },
     "isotropic_penalty": {"X": X, "max_features": 0.4, "center": True},
     "ridge_penalty": {"X": X, "max_features": 0.4, "center": True},

@@ -90,7 +90,7 @@ def main() -> None:
     )
 
     problem = simulation.LinearProblem(n=60, p=40, sigma=0.5)
-    (estimate,) = simulation.run([(problem, simulation.Ensemble(15, k=(1, 50)))], trials=5, seed=0)
+    (estimate,) = simulation.run([(problem, simulation.Ensemble(15, k=(1, 50)))], trials=5, rng=0)
     print(estimate.mean[:, 0], estimate.standard_error[-1, 0], float(risk), float(error))
 
 

@@ -593,7 +593,7 @@ def reproduce(
             figures or None,
             scale=scale,
             out=out,
-            seed=seed,
+            rng=seed,
             n_jobs=jobs,
             progress=progress,
             finished=None if json else lambda report: print(_figure_line(report), flush=True),

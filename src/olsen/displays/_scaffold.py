@@ -1,8 +1,4 @@
-"""Common parts of all displays: axes and colours, and checks of estimators.
-
-The colours of the figures are distinguishable with any colour vision; markers and line styles
-repeat the distinction.
-"""
+"""Common parts of all displays: axes, series and checks of estimators."""
 
 from __future__ import annotations
 
@@ -14,11 +10,10 @@ from sklearn.utils import check_array, check_consistent_length
 
 from .._estimators.pipelines import PipelineParts, split_pipeline
 from .._execution import from_extra
-from ..figures.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, plain_log
+from .._report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, label_plainly
 
 Array = NDArray[np.float64]
 
-PALE = "#B3D3E8"  # BLUE at a third, for areas behind lines and points
 SERIES = (
     (VERMILLION, "o", "-"),
     (ORANGE, "s", "--"),
@@ -88,7 +83,7 @@ def as_text(names: Any) -> list[str]:
 def log_members(ax: Any) -> None:
     """Make the x axis logarithmic, with labels such as 5 and 20 instead of powers of ten."""
     ax.set_xscale("log")
-    plain_log(ax.xaxis)
+    label_plainly(ax.xaxis)
 
 
 def split_model(model: Any, display: type, needs: str, way_out: str) -> PipelineParts:

@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 from .._estimators.inputs import check_arguments, validate_new_rows
 from .._report.formatting import scale_of_names
-from ..figures.draw import BLACK, BLUE, GREY, SKY
-from ._scaffold import PALE, Array, as_text, column_names, finish, one_target, panels, split_model
+from .._report.palette import BLACK, BLUE, GREY, PALE, SKY
+from ._scaffold import Array, as_text, column_names, finish, one_target, panels, split_model
 
 
 @dataclass(eq=False, repr=False)

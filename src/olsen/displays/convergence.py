@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._estimators.inputs import validate_new_rows
-from ..figures.draw import BLUE, GREY, VERMILLION
+from .._report.palette import BLUE, GREY, VERMILLION
 from ._scaffold import Array, finish, log_members, panels, split_model, targets_as_columns
 
 PREDICTIONS_PER_BATCH = 1 << 21  # 16 MiB in memory at once

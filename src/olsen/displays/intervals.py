@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
 from .._estimators.pipelines import predict_interval
-from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
-from ._scaffold import PALE, Array, finish, one_target, panels, split_model, targets_as_columns
+from .._report.palette import BLACK, BLUE, GREY, PALE, VERMILLION
+from ._scaffold import Array, finish, one_target, panels, split_model, targets_as_columns
 
 
 @dataclass(eq=False, repr=False)

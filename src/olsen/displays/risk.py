@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import theory
-from ..figures.draw import BLACK, GREY
+from .._report.palette import BLACK, GREY
 from ..simulation import Ensemble, LinearProblem, Ridge, run
 from ._scaffold import MAX_MARKED_POINTS, SERIES, Array, finish, panels
 
@@ -138,7 +138,7 @@ class RiskCurveDisplay:
         alpha: ArrayLike | None = None,
         k: Sequence[float] | None = None,
         trials: int = 20,
-        seed: int = 0,
+        rng: np.random.Generator | int | None = 0,
         ridge: bool = True,
         n_jobs: int | None = None,
         ax: Any = None,
@@ -158,8 +158,8 @@ class RiskCurveDisplay:
         trials : int, default=20
             Number of data sets, the same for all curves and points: errors of few data sets are
             common to all points.
-        seed : int, default=0
-            Seed of data sets and members.
+        rng : int, numpy Generator or None, default=0
+            Seed of data sets and members, or generator of a seed.
         ridge : bool, default=True
             Whether to add ridge regression with the penalty :math:`p\sigma^2`, the best one for
             Gaussian coefficients and identity covariance, on the same data.
@@ -188,7 +188,7 @@ class RiskCurveDisplay:
         sizes = np.unique(np.maximum(1, np.rint(fractions * p).astype(int)))
         cells: list[Any] = [(problem, Ensemble(int(m), k=members)) for m in sizes]
         cells += [(problem, Ridge(p * problem.sigma**2))] if ridge else []
-        estimates = run(cells, trials=trials, seed=seed, n_jobs=n_jobs)
+        estimates = run(cells, trials=trials, rng=rng, n_jobs=n_jobs)
         reference = float(estimates.pop().mean[0, 0]) if ridge else None
         mean = np.transpose([estimate.mean[:, 0] for estimate in estimates])
         error = np.transpose([estimate.standard_error[:, 0] for estimate in estimates])

@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..figures.draw import BLACK, BLUE, VERMILLION
-from ._scaffold import MAX_MARKED_POINTS, PALE, Array, finish, log_members, panels, split_model
+from .._report.palette import BLACK, BLUE, PALE, VERMILLION
+from ._scaffold import MAX_MARKED_POINTS, Array, finish, log_members, panels, split_model
 
 CRITERIA = {
     "loo": "leave-one-out",

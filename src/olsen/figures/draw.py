@@ -1,8 +1,6 @@
 """Drawing: a figure's table in, a matplotlib figure out, without any computation.
 
-The colours of Okabe and Ito are distinguishable with any colour vision; markers and line styles
-repeat the distinction, so that the figures survive grey printing. Widths are one column of a
-journal (3.4 inches) or two (7 inches).
+Widths are one column of a journal (3.4 inches) or two (7 inches).
 """
 
 from __future__ import annotations
@@ -20,20 +18,22 @@ from numpy.typing import NDArray
 
 from .._execution import from_extra
 from .._execution.files import atomically
+from .._report.palette import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    label_plainly,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-BLACK = "#000000"
-ORANGE = "#E69F00"
-SKY = "#56B4E9"
-GREEN = "#009E73"
-BLUE = "#0072B2"
-VERMILLION = "#D55E00"
-PURPLE = "#CC79A7"
-GREY = "#777777"
 COLUMN_WIDTH = 3.4  # inches
 PAGE_WIDTH = 7.0  # inches
 STYLE: dict[Any, Any] = {
@@ -139,7 +139,7 @@ def _draw(picture: Picture, table: Table) -> Figure:
         axes.set(**(picture.axes | settings))
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "log":
-                plain_log(axis)
+                label_plainly(axis)
         if stacked:
             axes.label_outer()
     key = picture.key or picture.curves
@@ -201,18 +201,6 @@ def _select(table: Table, panel: str, series: str, kind: str) -> Floats:
         .reshape(-1, 3)
         .T
     )
-
-
-def plain_log(axis: Axis) -> None:
-    """Label a logarithmic axis by numbers such as 0.5 and 20, not powers of ten; with more labels
-    for few decades.
-    """
-    from matplotlib.ticker import LogLocator
-
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 60 * low else (1.0,)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(lambda value, position: "")
 
 
 def _look(color: str, style: str = "o-", face: str | None = None, **changes: Any) -> dict[str, Any]:

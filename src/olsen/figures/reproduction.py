@@ -11,8 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._execution import from_extra, versions
 from .._execution.files import atomically
+from ..subsets import integer_seed
 from .draw import draw, save
 from .plans import PLANS, deviation
 from .recipes import RECIPES
@@ -22,7 +25,7 @@ def compute(
     name: str,
     scale: str = "paper",
     *,
-    seed: int = 2020,
+    rng: np.random.Generator | int | None = 2020,
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -35,8 +38,8 @@ def compute(
         ``"figure1"`` to ``"figure10"``.
     scale : {"paper", "quick"}, default="paper"
         The captions' constants, or fewer trials and points.
-    seed : int, default=2020
-        Seed of the simulation; the default is the year of the paper.
+    rng : int, numpy Generator or None, default=2020
+        Seed of the simulation, or generator of a seed; the default is the year of the paper.
     n_jobs : int, default=None
         Threads over trials; -1 means all cores. Results do not depend on it.
     store : path, default=None
@@ -60,7 +63,7 @@ def compute(
         raise ValueError(f"there is no figure {name!r}; there are {', '.join(RECIPES)}.")
     constants = RECIPES[name].at(scale)
     return PLANS[name](constants).run(
-        constants.trials, seed=seed, n_jobs=n_jobs, store=store, progress=progress
+        constants.trials, rng=rng, n_jobs=n_jobs, store=store, progress=progress
     )
 
 
@@ -69,7 +72,7 @@ def reproduce(
     *,
     scale: str = "paper",
     out: str | os.PathLike[str] = "figures",
-    seed: int = 2020,
+    rng: np.random.Generator | int | None = 2020,
     n_jobs: int | None = -1,
     progress: Callable[[str, int, int], None] | None = None,
     finished: Callable[[dict[str, Any]], None] | None = None,
@@ -85,8 +88,8 @@ def reproduce(
     out : path, default="figures"
         Folder. Trials of finished points are kept in ``out/trials``: a stopped run goes on where it
         stopped.
-    seed : int, default=2020
-        Seed of the simulation; the default is the year of the paper.
+    rng : int, numpy Generator or None, default=2020
+        Seed of the simulation, or generator of a seed; the default is the year of the paper.
     n_jobs : int, default=-1
         Threads over trials.
     progress : callable, default=None
@@ -101,6 +104,7 @@ def reproduce(
         in standard errors.
     """
     from_extra("matplotlib", "plot", "Drawing figures")  # fail before the simulation, not after it
+    seed = integer_seed(rng)
     reports = []
     for name in list(RECIPES) if names is None else names:
         start = time.perf_counter()
@@ -108,7 +112,7 @@ def reproduce(
         table = compute(
             name,
             scale,
-            seed=seed,
+            rng=seed,
             n_jobs=n_jobs,
             store=Path(out) / "trials",
             progress=figure_progress,

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from .. import __version__
 from .._execution.files import atomically
 from .._execution.threads import count_threads, one_blas_thread
+from ..subsets import integer_seed
 from .methods import Method
 from .problems import LinearProblem
 
@@ -66,7 +67,7 @@ def run(
     cells: Iterable[tuple[LinearProblem, Method]],
     *,
     trials: int,
-    seed: int = 0,
+    rng: np.random.Generator | int | None = 0,
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -79,8 +80,8 @@ def run(
         Problems and methods to run.
     trials : int
         Number of data sets for each cell.
-    seed : int, default=0
-        Results are a function of the cells and the seed.
+    rng : int, numpy Generator or None, default=0
+        Seed, or generator of a seed. Results are a function of the cells and the seed.
     n_jobs : int, default=None
         Threads over trials; -1 means all cores. Results do not depend on it.
     store : path, default=None
@@ -97,10 +98,11 @@ def run(
     --------
     >>> from olsen.simulation import Ensemble, LinearProblem, Ridge, run
     >>> problem = LinearProblem(n=40, p=20)
-    >>> ensemble, ridge = run([(problem, Ensemble(8)), (problem, Ridge(20.0))], trials=50, seed=0)
+    >>> ensemble, ridge = run([(problem, Ensemble(8)), (problem, Ridge(20.0))], trials=50, rng=0)
     >>> bool(abs(ensemble.mean[0, 0] - ridge.mean[0, 0]) < 0.1)
     True
     """
+    seed = integer_seed(rng)
     cells = list(cells)
     files = []
     values_of_cells = []

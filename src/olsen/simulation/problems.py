@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
-
-from .._estimators.inputs import COUNT, Number
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 
 COVARIANCES = {"identity": 0.0, "diagonal": 0.01, "ar1": 0.7}  # default strength
 
@@ -91,17 +93,17 @@ class LinearProblem:
     degrees: float = 5.0
 
     def __post_init__(self) -> None:
+        count = Interval(Integral, 1, None, closed="left")
         constraints = {
-            "n": [COUNT],
-            "p": [COUNT],
-            "sigma": [Number(Real, 0, None, closed="left")],
+            "n": [count],
+            "p": [count],
+            "sigma": [Interval(Real, 0, None, closed="left")],
             "covariance": [StrOptions(set(COVARIANCES))],
             "coefficients": [StrOptions({"gaussian", "fixed", "sparse"})],
-            "nonzeros": [COUNT, None],
+            "nonzeros": [count, None],
             "noise": [StrOptions({"gaussian", "student"})],
-            "degrees": [
-                Number(Real, 2, None, closed="neither")
-            ],  # with fewer the noise has no variance
+            # with fewer degrees of freedom the noise has no variance
+            "degrees": [Interval(Real, 2, None, closed="neither")],
         }
         validate_parameter_constraints(constraints, vars(self), "LinearProblem")
         if self.nonzeros is not None and self.nonzeros > self.p:

@@ -14,32 +14,16 @@ a single member is the same under both designs; only the overlaps differ, and sm
 lower risk for the same number of members.
 """
 
+# what is not in __all__ is for the other packages of olsen
 from ._compressed import Subsets
-from ._design import Design, laws_of_members
-from ._determinantal import Determinantal, penalty_of_size
-from ._drawing import (
-    COLUMNS,
-    ROWS,
-    draw,
-    draw_members,
-    group_size,
-    permutations,
-    resolve_size,
-    row_groups,
-)
+from ._design import Design as Design
+from ._determinantal import Determinantal
+from ._determinantal import penalty_of_size as penalty_of_size
+from ._drawing import draw, draw_members
+from ._drawing import group_size as group_size
+from ._drawing import integer_seed as integer_seed
+from ._drawing import permutations as permutations
+from ._drawing import resolve_size as resolve_size
+from ._drawing import row_groups as row_groups
 
-__all__ = [
-    "COLUMNS",
-    "ROWS",
-    "Design",
-    "Determinantal",
-    "Subsets",
-    "draw",
-    "draw_members",
-    "group_size",
-    "laws_of_members",
-    "penalty_of_size",
-    "permutations",
-    "resolve_size",
-    "row_groups",
-]
+__all__ = ["Determinantal", "Subsets", "draw", "draw_members"]

@@ -26,6 +26,17 @@ CHUNK_ITEMS = 1 << 22  # random numbers held at a time
 MAX_ATTEMPTS = 1000  # draws of a member before the settings are refused
 
 
+def integer_seed(rng: np.random.Generator | int | None) -> int:
+    """Return the seed of counter-based draws: an integer as it is, or a number drawn from `rng`.
+
+    >>> integer_seed(3)
+    3
+    """
+    if isinstance(rng, (int, np.integer)):
+        return int(rng)
+    return int(np.random.default_rng(rng).integers(1 << 63))
+
+
 def resolve_size(size: object, n_items: int, name: str) -> int:
     """Turn ``max_features`` or ``max_samples`` into a count: an int as it is, a float as a fraction
     rounded down.
