@@ -12,8 +12,8 @@ the same `p` equations,
 is the ensemble exactly for determinantal subsets, and close to it for independently drawn ones.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,9 +34,13 @@ __all__ = [
 
 MAX_NEWTON_STEPS = 50  # fewer than ten were needed on all data tried
 
-System: TypeAlias = tuple[
-    float, Floats, Callable[[Floats], Floats]
-]  # f, its gradient, a solver with its Hessian
+
+class System(NamedTuple):
+    """The convex function of `ridge_penalty` at one point."""
+
+    value: float
+    gradient: Floats
+    hessian: Floats
 
 
 def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True) -> Floats:
@@ -77,20 +81,21 @@ def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True)
     array([2., 2., 2.])
     """
     X = _columns(X, center)
+    n, p = X.shape
     _refuse_collinear(X)
-    alpha = _probabilities(max_features, X.shape[1])
-    rank = min(X.shape[0] - bool(center), X.shape[1])
+    alpha = _probabilities(max_features, p)
+    rank = min(n - bool(center), p)
     if alpha.sum() >= rank * (1 - 1e-9):
         raise ValueError(
             f"members must have fewer columns than the rank of X, at most {rank}; the probabilities"
             f" sum to {alpha.sum():.6g}. For minimum-norm members use ridge_penalty(X.T,"
             " max_samples, center=False)."
         )
-    memory.require(
-        32.0 * X.shape[1] ** 2, f"the Hessian of {X.shape[1]} columns", "Use isotropic_penalty."
-    )
-    norms: Floats = np.sum(X**2, axis=0)
-    return norms * np.exp(_newton(_short(X / np.sqrt(norms)), alpha, len(X)))
+    memory.require(32.0 * p**2, f"the Hessian of {p} columns", "Use isotropic_penalty.")
+    squares: Floats = np.sum(X**2, axis=0)
+    unit = _short(X / np.sqrt(squares))
+    d: Floats = np.exp(_newton(unit, alpha, n))
+    return squares * d
 
 
 def inclusion_probabilities(
@@ -128,20 +133,21 @@ def inclusion_probabilities(
     array([0.5, 0.8, 0.9])
     """
     X = _columns(X, center)
-    positive = _arguments.LETTERS["penalty"]._replace(
-        also=np.nan, way_out="Without penalty every probability is 1."
-    )
-    penalty = _arguments.checked("inclusion_probabilities", "penalty", penalty, positive)
-    if penalty.ndim and penalty.shape != (X.shape[1],):
+    p = X.shape[1]
+    way_out = "Without penalty every probability is 1."
+    positive = _arguments.LETTERS["penalty"]._replace(also=np.nan, way_out=way_out)
+    penalty = _arguments.checked("penalty", penalty, positive)
+    if penalty.shape not in ((), (p,)):
         raise ValueError(
-            f"penalty must be a number or have one entry for each of {X.shape[1]} columns; got"
-            f" shape {penalty.shape}."
+            f"penalty must be a number or have one entry for each of {p} columns; got shape"
+            f" {penalty.shape}."
         )
     if check_collinear:
         _refuse_collinear(X)
     W = _short(X / np.sqrt(penalty))
     factor = cho_factor(np.eye(len(W)) + W @ W.T, lower=True)
-    return np.asarray(np.clip(np.sum(W * cho_solve(factor, W), axis=0), 0.0, 1.0))
+    probabilities = np.sum(W * cho_solve(factor, W), axis=0)
+    return np.asarray(np.clip(probabilities, 0.0, 1.0))
 
 
 def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True) -> float:
@@ -161,15 +167,16 @@ def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = T
     2.0
     """
     X = _columns(X, center)
-    total = _probabilities(max_features, X.shape[1]).sum()
+    size = float(_probabilities(max_features, X.shape[1]).sum())
     values = np.linalg.svd(X, compute_uv=False) ** 2
-    values = values[values > values.max() * max(X.shape) * np.finfo(float).eps]
-    if total >= len(values):
+    rounding = values.max() * max(X.shape) * np.finfo(float).eps
+    values = values[values > rounding]
+    rank = len(values)
+    if size >= rank:
         raise ValueError(
-            f"{total:.6g} columns per member need a rank above that; the rank of X is"
-            f" {len(values)}."
+            f"{size:.6g} columns per member need a rank above that; the rank of X is {rank}."
         )
-    return penalty_of_size(values, float(total))
+    return penalty_of_size(values, size)
 
 
 def determinantal_penalty(
@@ -205,7 +212,8 @@ def determinantal_penalty(
     >>> determinantal_penalty(np.diag([1.0, 2.0, 3.0]), 0.5, center=False).round(10)
     array([1., 4., 9.])
     """
-    process = _process(_columns(X, center), max_features)
+    X = _columns(X, center)
+    process = _process(X, max_features)
     with np.errstate(divide="ignore"):
         return process.penalty / process.spreads
 
@@ -273,55 +281,62 @@ def determinantal_risk(
     """
     X = _columns(X, center)
     p = X.shape[1]
-    beta, sigma, k = _arguments.letters("determinantal_risk", beta=beta, sigma=sigma, k=k)
-    Sigma = np.eye(p) if Sigma is None else _arguments.covariance("determinantal_risk", Sigma)
+    beta, sigma, k = _arguments.letters(beta=beta, sigma=sigma, k=k)
+    Sigma = np.eye(p) if Sigma is None else _arguments.covariance(Sigma)
     if beta.shape != (p,) or Sigma.shape != (p, p):
         raise ValueError(
             f"determinantal_risk: X has {p} columns, but beta has shape {beta.shape} and Sigma"
             f" {Sigma.shape}."
         )
     count = _arguments.ROWS._replace(words="a whole number")
-    _arguments.scalar("determinantal_risk", "n_subsets", n_subsets, count)
+    n_subsets = int(_arguments.scalar("n_subsets", n_subsets, count))
     process = _process(X, max_features)
     G = X.T @ X
     M = process.mean_inverse()
     error = M @ (G @ beta) - beta
-    limit = error @ Sigma @ error + sigma**2 * np.sum(Sigma * (M @ G @ M))
+    bias = error @ Sigma @ error
+    variance = np.sum(Sigma * (M @ G @ M))
+    limit = bias + sigma**2 * variance
     if np.all(np.isinf(k)):
         return np.asarray(limit + 0 / k)[()]
-    members = process.draw(0, int(n_subsets), seed=integer_seed(rng))
-    bias, noise = np.mean([_member_risk(G, Sigma, beta, S) for S in members], axis=0)
-    return np.asarray(limit + (bias + sigma**2 * noise - limit) / k)[()]
+    members = process.draw(0, n_subsets, seed=integer_seed(rng))
+    terms = [_member_terms(G, Sigma, beta, S) for S in members]
+    bias, variance = np.mean(terms, axis=0)
+    single = bias + sigma**2 * variance
+    return np.asarray(limit + (single - limit) / k)[()]
 
 
-def _member_risk(G: Floats, Sigma: Floats, beta: Floats, S: Counts) -> tuple[float, float]:
+def _member_terms(G: Floats, Sigma: Floats, beta: Floats, S: Counts) -> tuple[float, float]:
     """Bias and variance, for noise of variance one, of least squares on the columns S: P G P = P."""
-    inverse = np.linalg.inv(G[np.ix_(S, S)])
+    P = np.linalg.inv(G[np.ix_(S, S)])
     error = -beta
-    error[S] += inverse @ (G[S] @ beta)
-    return float(error @ Sigma @ error), float(np.sum(Sigma[np.ix_(S, S)] * inverse))
+    error[S] += P @ (G[S] @ beta)
+    bias = error @ Sigma @ error
+    variance = np.sum(Sigma[np.ix_(S, S)] * P)
+    return float(bias), float(variance)
 
 
 def _process(X: Floats, max_features: ArrayLike) -> Determinantal:
-    total = float(_probabilities(max_features, X.shape[1]).sum())
-    return (
-        Determinantal.from_rows(X, total)
-        if X.shape[1] > X.shape[0]
-        else Determinantal.from_gram(X.T @ X, total)
-    )
+    n, p = X.shape
+    size = float(_probabilities(max_features, p).sum())
+    if p > n:
+        return Determinantal.from_rows(X, size)
+    return Determinantal.from_gram(X.T @ X, size)
 
 
 def _columns(X: ArrayLike, center: bool) -> Floats:
-    X = as_numbers("equivalence", "X", X.toarray() if hasattr(X, "toarray") else X)
-    if X.ndim != 2 or X.size == 0 or not np.all(np.isfinite(X)):
+    """The columns as finite floats, centred if asked for, in units in which squares keep digits."""
+    X = as_numbers("X", X.toarray() if hasattr(X, "toarray") else X)
+    is_finite = np.isfinite(X)
+    if X.ndim != 2 or X.size == 0 or not is_finite.all():
         raise ValueError(
             "X must be a two-dimensional array with rows and columns, all finite; got shape"
-            f" {X.shape}, {np.sum(~np.isfinite(X))} entries nan or infinite."
+            f" {X.shape}, {np.sum(~is_finite)} entries nan or infinite."
         )
     largest = np.abs(X).max(axis=0)
-    out_of_range = np.flatnonzero((largest > MOST) | ((largest > 0) & (largest < LEAST)))
-    if len(out_of_range):
-        column = out_of_range[0]
+    is_in_range = (largest == 0) | ((largest >= LEAST) & (largest <= MOST))
+    if not is_in_range.all():
+        column = np.argmin(is_in_range)
         raise ValueError(
             f"column {column} of X is at most {largest[column]:.6g}, where squares lose digits:"
             f" from {LEAST:g} to {MOST:g} they keep them. Use other units."
@@ -337,32 +352,34 @@ def _columns(X: ArrayLike, center: bool) -> Floats:
 
 def _probabilities(max_features: ArrayLike, p: int) -> Floats:
     """One inclusion probability per column from a count, a fraction or an array."""
-    value = as_numbers("equivalence", "max_features", max_features)
-    if value.ndim == 0:
-        value = np.full(
-            p, value / p if np.issubdtype(np.asarray(max_features).dtype, np.integer) else value
-        )
-    if value.shape != (p,) or not np.all((value >= LEAST) & (value < 1)):
+    """One inclusion probability per column from a count, a fraction or an array."""
+    alpha = as_numbers("max_features", max_features)
+    if alpha.ndim == 0:
+        is_count = np.asarray(max_features).dtype.kind in "iu"
+        alpha = np.full(p, alpha / p if is_count else alpha)
+    if alpha.shape != (p,) or not np.all((alpha >= LEAST) & (alpha < 1)):
         raise ValueError(
             f"max_features must be a count in [1, {p - 1}], a fraction in (0, 1), or {p}"
             " probabilities in (0, 1), so that every column is sometimes in and sometimes out; got"
             f" {max_features!r}."
         )
-    return value
+    return alpha
 
 
 def _refuse_collinear(X: Floats) -> None:
     """Raise, naming the columns, if columns are constant, proportional, or (n >= p) a combination
     of others.
     """
+    """Raise, naming the columns, if columns are constant, proportional, or (n >= p) a combination
+    of others.
+    """
+    n, p = X.shape
     norms = np.linalg.norm(X, axis=0)
-    constant = np.flatnonzero(norms == 0)
-    if len(constant):
-        raise ValueError(
-            f"columns {constant.tolist()} are constant (zero after centring): remove them."
-        )
+    constant = np.flatnonzero(norms == 0).tolist()
+    if constant:
+        raise ValueError(f"columns {constant} are constant (zero after centring): remove them.")
     unit = X / norms
-    relation = _combination(unit) if X.shape[0] >= X.shape[1] else _proportional(unit)
+    relation = _combination(unit) if n >= p else _proportional(unit)
     if relation:
         column, combined = relation
         raise ValueError(
@@ -376,34 +393,42 @@ def _combination(unit: Floats) -> tuple[int, list[int]] | None:
     """The first dependent column and the columns it depends on, from a pivoted QR; None at full
     rank.
     """
+    """The first dependent column and the columns it depends on, from a pivoted QR; None at full
+    rank.
+    """
     p = unit.shape[1]
     # eigenvalues above 1e-10 exclude dependence, and the Gram matrix shows this at a fraction of
     # the cost
-    try:
+    with suppress(np.linalg.LinAlgError):
         np.linalg.cholesky(unit.T @ unit - 1e-10 * np.eye(p))
         return None
-    except np.linalg.LinAlgError:
-        pass
     triangle, order = qr(unit, mode="r", pivoting=True)
-    size = np.abs(np.diag(triangle[:p]))
-    rank = int(np.sum(size > max(unit.shape) * np.finfo(float).eps * size[0]))
+    pivots = np.abs(np.diag(triangle[:p]))
+    rounding = max(unit.shape) * np.finfo(float).eps * pivots[0]
+    rank = int(np.sum(pivots > rounding))
     if rank == p:
         return None
     weights = np.linalg.solve(triangle[:rank, :rank], triangle[:rank, rank])
-    return int(order[rank]), sorted(int(order[j]) for j in np.flatnonzero(np.abs(weights) > 1e-8))
+    combined = order[np.flatnonzero(np.abs(weights) > 1e-8)]
+    return int(order[rank]), sorted(combined.tolist())
 
 
 def _proportional(unit: Floats) -> tuple[int, list[int]] | None:
     """Two proportional columns of a wide matrix, found as neighbours along one fixed direction;
     None without any.
     """
-    n = unit.shape[0]
-    score = np.abs(np.cos(np.arange(1, n + 1) ** 2) @ unit)
+    """Two proportional columns of a wide matrix, found as neighbours along one fixed direction;
+    None without any.
+    """
+    n = len(unit)
+    direction = np.cos(np.arange(1, n + 1) ** 2)
+    score = np.abs(direction @ unit)
     order = np.argsort(score)
     candidates = np.flatnonzero(np.diff(score[order]) <= 1e-12 * np.sqrt(n))
-    for i, j in zip(order[candidates], order[candidates + 1], strict=True):
-        if abs(abs(unit[:, i] @ unit[:, j]) - 1) <= 1e-14 * n:
-            return int(max(i, j)), [int(min(i, j))]
+    for i, j in zip(order[candidates].tolist(), order[candidates + 1].tolist(), strict=True):
+        cosine = abs(unit[:, i] @ unit[:, j])
+        if abs(cosine - 1) <= 1e-14 * n:
+            return max(i, j), [min(i, j)]
     return None
 
 
@@ -417,32 +442,38 @@ def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
     rise.
     """
     u: Floats = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n_rows + 1.0)))
-    value, gradient, solve = _system(X, u, alpha)
+    system = _system(X, u, alpha)
     for _ in range(MAX_NEWTON_STEPS + 1):
-        if np.abs(gradient).max() <= 1e-10:
+        if np.abs(system.gradient).max() <= 1e-10:
             return u
-        step = np.clip(solve(gradient), -2.0, 2.0)
+        step = np.linalg.solve(system.hessian, system.gradient)
+        step = np.clip(step, -2.0, 2.0)
+        highest = system.value + 1e-9 * (1 + abs(system.value))
         for _ in range(30):
             trial = _system(X, u - step, alpha)
-            if trial[0] <= value + 1e-9 * (1 + abs(value)):
+            if trial.value <= highest:
                 break
             step = step / 2
         u = u - step
-        value, gradient, solve = trial
+        system = trial
     worst = np.argsort(u)[:5].tolist()
     raise ValueError(
         f"no penalty found in {MAX_NEWTON_STEPS} Newton steps (largest error"
-        f" {np.abs(gradient).max():.2g}): that of columns {worst} tends to zero, so they are nearly"
-        " collinear. Remove or merge them, or ask for fewer columns."
+        f" {np.abs(system.gradient).max():.2g}): that of columns {worst} tends to zero, so they are"
+        " nearly collinear. Remove or merge them, or ask for fewer columns."
     )
 
 
 def _system(X: Floats, u: Floats, alpha: Floats) -> System:
-    """f, its gradient, and a solver with its Hessian, at u = log d."""
+    """f, its gradient and its Hessian at u = log d."""
     W = X * np.exp(-u / 2)
     factor = np.linalg.cholesky(np.eye(len(X)) + W @ W.T)
-    half = cho_solve((factor, True), W)  # M W: the residual is I - W'MW
-    exclusion = 1 - np.sum(W * half, axis=0)  # d_j A_jj
-    value = 2 * np.sum(np.log(np.diag(factor))) + alpha @ u
-    hessian = np.diag(exclusion) - (np.eye(len(u)) - W.T @ half) ** 2
-    return value, exclusion - (1 - alpha), lambda g: np.linalg.solve(hessian, g)
+    MW = cho_solve((factor, True), W)  # the residual is I - W'MW
+    exclusion = 1 - np.sum(W * MW, axis=0)  # d_j A_jj
+    log_det = 2 * np.sum(np.log(np.diag(factor)))
+    residual = np.eye(len(u)) - W.T @ MW
+    return System(
+        value=log_det + alpha @ u,
+        gradient=exclusion - (1 - alpha),
+        hessian=np.diag(exclusion) - residual**2,
+    )

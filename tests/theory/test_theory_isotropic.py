@@ -318,7 +318,7 @@ def test_pairs_with_coin_flip_rows():
                     total += once
             expected.append(mean / total)
         found = _coin_rows.pair_terms(
-            n, p, alpha, eta, [lambda a, slope=slope: slope * a for slope in slopes]
+            n, p, alpha, eta, inflations=[lambda a, slope=slope: slope * a for slope in slopes]
         )
         with case(alpha, eta):
             np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -371,17 +371,18 @@ def test_balanced_coin_flips():
 # Finite samples: identities
 
 
-def test_fewer_terms_agree_with_the_exact_sum():
+def test_fewer_terms_agree_with_the_exact_sum(monkeypatch):
     """Two values for the overlap of given sizes instead of all; every third number of columns
     instead of all.
     """
-    for how, n, p in [({"terms": 0}, 70, 60), ({"most_sizes": 100}, 600, 500)]:
+    for name, few, n, p in [("MAX_TERMS", 0, 70, 60), ("MAX_SIZES", 100, 600, 500)]:
         inflations = [lambda a, n=n: a / (n - a), lambda a, n=n: a / (2 * n - a)]
         for alpha, eta in [(0.3, 0.4), (0.5, 0.6), (0.7, 0.8)]:
-            exact, fewer = (
-                _coin_rows.pair_terms(n, p, alpha, eta, inflations, **few) for few in ({}, how)
-            )
-            with case(how, alpha):
+            exact = _coin_rows.pair_terms(n, p, alpha, eta, inflations=inflations)
+            with monkeypatch.context() as patch:
+                patch.setattr(_coin_rows, name, few)
+                fewer = _coin_rows.pair_terms(n, p, alpha, eta, inflations=inflations)
+            with case(name, alpha):
                 np.testing.assert_allclose(fewer, exact, rtol=2e-4, atol=1e-9)
     n, p, design = (
         762,
@@ -392,7 +393,7 @@ def test_fewer_terms_agree_with_the_exact_sum():
     overlaps = finite._coin_overlaps(p, 0.5, n - 2, design)
     exact = [finite._average(p, pair, inflation(pair[0])) for pair in overlaps]
     np.testing.assert_allclose(
-        _coin_rows.pair_terms(n, p, 0.5, 1.0, [inflation] * 2), exact * 2, rtol=1e-5
+        _coin_rows.pair_terms(n, p, 0.5, 1.0, inflations=[inflation] * 2), exact * 2, rtol=1e-5
     )
 
 
@@ -433,7 +434,7 @@ def test_no_risk_is_below_that_of_its_mean_along_the_signal(data, n, p, sigma, s
         risk = theory.expected_risk(n, p, m, sigma, **how)
     except ValueError:
         return  # `test_theory_arguments` looks at the reasons
-    shrinkage = finite._broadcast_terms("expected_risk", n, p, m, tau, sampling, design).shrinkage
+    shrinkage = finite._broadcast_terms(n, p, m, tau, sampling=sampling, design=design).shrinkage
     assert np.all(risk >= (1 - shrinkage) ** 2 - 1e-12)  # rejections below 1e-13 are not felt
     assert np.all(theory.expected_bias(n, p, m, **how) >= 0)
     assert np.all(theory.expected_variance(n, p, m, sigma, **how) >= 0)
@@ -558,9 +559,9 @@ def test_drawn_coin_flips_leave_out_as_many_columns_as_expected(seed):
             design=design,
         )
         left_out = 1.0 - features.mask().reshape(ensembles, k, p)
-        *_, shrinkage, _ = _coin_rows.member_terms(n, p, m / p, tau / n)
-        pairs = _coin_rows.pair_terms(n, p, m / p, tau / n, [np.zeros_like, np.zeros_like])
-        terms = finite._broadcast_terms("expected_bias", n, p, m, tau, "bernoulli", design)
+        shrinkage = _coin_rows.member_terms(n, p, m / p, tau / n).shrinkage
+        pairs = _coin_rows.pair_terms(n, p, m / p, tau / n, inflations=[np.zeros_like] * 2)
+        terms = finite._broadcast_terms(n, p, m, tau, sampling="bernoulli", design=design)
         five = np.array([1 - shrinkage, *(bias for bias, _ in pairs)])
         with case(m, tau, design):
             sim.estimate(left_out.mean(axis=(1, 2))).check(1 - shrinkage)

@@ -82,53 +82,49 @@ LETTERS = {
 }
 
 
-def letters(function: str, /, **values: ArrayLike) -> tuple[Floats, ...]:
-    """Arguments as float arrays, ready to broadcast, each checked against the entry of its name in
+def letters(**values: ArrayLike) -> tuple[Floats, ...]:
+    """Arguments as float arrays, ready to broadcast, each checked by the entry of its name in
     `LETTERS`.
     """
-    return tuple(checked(function, name, value, LETTERS[name]) for name, value in values.items())
+    return tuple(checked(name, value, LETTERS[name]) for name, value in values.items())
 
 
-def checked(function: str, name: str, value: ArrayLike, letter: Letter) -> Floats:
-    """`value` as a float array; an error that names `function`, `name` and the first wrong value
-    otherwise.
-    """
-    numbers = as_numbers(function, name, value)
+def checked(name: str, value: ArrayLike, letter: Letter) -> Floats:
+    """`value` as a float array; an error names the argument and the first wrong value otherwise."""
+    numbers = as_numbers(name, value)
     allowed = (numbers >= letter.least) & (numbers <= letter.most)
     if letter.whole:
         allowed &= np.floor(numbers) == numbers
     allowed |= numbers == letter.also
     if not np.all(allowed):
-        words = f"{letter.words}, from {letter.least:g} to {letter.most:g}"
+        bounds = f"from {letter.least:g} to {letter.most:g}"
         first_wrong = float(numbers[~allowed][0])
         raise ValueError(
-            f"{function}: {name} must be {words}; got {first_wrong!r}. {letter.way_out}"
+            f"{name} must be {letter.words}, {bounds}; got {first_wrong!r}. {letter.way_out}"
         )
     return numbers
 
 
-def as_numbers(function: str, name: str, value: ArrayLike) -> Floats:
+def as_numbers(name: str, value: ArrayLike) -> Floats:
     """`value` as a float array; a TypeError if it does not consist of real numbers."""
     array = np.asarray(value)
     if array.dtype.kind in "biuf":
         return array.astype(float, copy=False)
     try:
-        if array.dtype.kind != "O" or any(item is None for item in array.ravel()):
+        if array.dtype.kind != "O" or None in array.ravel().tolist():
             raise TypeError
         return array.astype(float)  # objects that convert to floats, such as fractions
     except (TypeError, ValueError):
         raise TypeError(
-            f"{function}: {name} must be a real number or an array of them; got {value!r}."
+            f"{name} must be a real number or an array of them; got {value!r}."
         ) from None
 
 
-def scalar(function: str, name: str, value: ArrayLike, letter: Letter | None = None) -> float:
-    """A single number, checked."""
-    numbers = checked(function, name, value, letter or LETTERS[name])
-    require(
-        numbers.ndim == 0,
-        f"{function}: {name} must be one number; got an array of shape {numbers.shape}.",
-    )
+def scalar(name: str, value: ArrayLike, letter: Letter | None = None) -> float:
+    """A single number, checked by `letter` or by the entry of its name in `LETTERS`."""
+    numbers = checked(name, value, letter or LETTERS[name])
+    if numbers.ndim:
+        raise ValueError(f"{name} must be one number; got an array of shape {numbers.shape}.")
     return float(numbers)
 
 
@@ -138,15 +134,22 @@ def require(condition: ArrayLike, message: str) -> None:
         raise ValueError(message)
 
 
+def require_at_most(bound_name: str, bound: Floats, **values: Floats) -> None:
+    """Raise unless each value is at most `bound` everywhere."""
+    for name, value in values.items():
+        require(
+            value <= bound,
+            f"{name} ({np.max(value):.6g}) cannot exceed {bound_name} ({np.min(bound):.6g}).",
+        )
+
+
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise unless `value` is one of `choices`."""
-    require(
-        isinstance(value, str) and value in choices,
-        f"{name} must be one of {choices}; got {value!r}.",
-    )
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
-def covariance(function: str, Sigma: ArrayLike) -> Floats:
+def covariance(Sigma: ArrayLike) -> Floats:
     r"""A covariance matrix, or the vector of its diagonal, as floats: finite, symmetric, positive
     semidefinite.
 
@@ -158,42 +161,40 @@ def covariance(function: str, Sigma: ArrayLike) -> Floats:
 
     A column of variance zero must have no covariance with any other.
     """
-    Sigma = as_numbers(function, "Sigma", Sigma)
-    square = Sigma.ndim == 2 and Sigma.shape[0] == Sigma.shape[1]
-    require(
-        Sigma.size > 0 and (Sigma.ndim == 1 or square),
-        f"{function}: Sigma must be p x p (or its diagonal), of at least one column; got shape"
-        f" {Sigma.shape}.",
-    )
-    checked(
-        function, "the diagonal of Sigma", np.diag(Sigma) if square else Sigma, LETTERS["variances"]
-    )
-    if square:
-        require(
-            np.isfinite(Sigma),
-            f"{function}: Sigma must be finite; got nan or infinite covariances.",
+    Sigma = as_numbers("Sigma", Sigma)
+    p = Sigma.shape[0] if Sigma.ndim else 0
+    if p == 0 or Sigma.shape not in ((p,), (p, p)):
+        raise ValueError(
+            "Sigma must be p x p (or its diagonal), of at least one column; got shape"
+            f" {Sigma.shape}."
         )
-        _require_semidefinite(function, Sigma)
+    is_matrix = Sigma.ndim == 2
+    variances = np.diag(Sigma) if is_matrix else Sigma
+    checked("the diagonal of Sigma", variances, LETTERS["variances"])
+    if is_matrix:
+        require(np.isfinite(Sigma), "Sigma must be finite; got nan or infinite covariances.")
+        _require_semidefinite(Sigma)
     return Sigma
 
 
-def _require_semidefinite(function: str, Sigma: Floats) -> None:
+def _require_semidefinite(Sigma: Floats) -> None:
     p = len(Sigma)
     deviation = np.sqrt(np.diag(Sigma))
-    scale = 1 / np.where(deviation > 0, deviation, 1.0)
-    correlation = Sigma * scale * scale[:, None]
+    is_constant = deviation == 0
+    scale = 1 / np.where(is_constant, 1.0, deviation)
+    H = Sigma * scale * scale[:, None]
     rounding = p * (p + 2) * np.finfo(float).eps
-    asymmetry = np.abs(correlation - correlation.T)
+    asymmetry = np.abs(H - H.T)
     i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
-    require(
-        asymmetry[i, j] <= rounding,
-        f"{function}: Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and"
-        f" {Sigma[j, i]:.6g} at [{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding.",
-    )
-    smallest = float(np.linalg.eigvalsh(correlation)[0])
-    require(
-        smallest >= -rounding and not np.any(correlation[deviation == 0]),
-        f"{function}: Sigma must be a covariance, positive semidefinite; got one whose correlations"
-        f" have the eigenvalue {smallest:.6g}. Check its signs and entries, or shrink it towards"
-        " its diagonal.",
-    )
+    if asymmetry[i, j] > rounding:
+        raise ValueError(
+            f"Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and"
+            f" {Sigma[j, i]:.6g} at [{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding."
+        )
+    smallest = float(np.linalg.eigvalsh(H)[0])
+    if smallest < -rounding or np.any(H[is_constant]):
+        raise ValueError(
+            "Sigma must be a covariance, positive semidefinite; got one whose correlations have"
+            f" the eigenvalue {smallest:.6g}. Check its signs and entries, or shrink it towards"
+            " its diagonal."
+        )

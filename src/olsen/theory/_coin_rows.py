@@ -9,93 +9,93 @@ accepted and the other is drawn again independently, or both are drawn again tog
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from . import _distributions
-from ._arguments import Counts, Floats, require
+from ._arguments import Counts, Floats
+from ._distributions import PairTerms
 
 Inflation = Callable[[Floats], Floats]
 
-MIN_ACCEPTANCE = (
-    1e-6  # probability of acceptance of a member, below which a message is better than a risk
-)
+MIN_ACCEPTANCE = 1e-6  # probability below which an error is better than a risk
+MAX_SIZES = 300  # sizes of members that are summed over
+MAX_TERMS = 2 << 20  # of the sum over sizes and overlaps
 
 
-def member_terms(n: int, p: int, alpha: float, eta: float) -> tuple[float, float, float, float]:
-    """Bias for unit signal, variance for unit noise and E|S|/p of one member; the probability that
-    it is accepted.
-    """
+class Members(NamedTuple):
+    """What holds for each member."""
+
+    terms: PairTerms
+    shrinkage: float  # E|S|/p
+    accepted: float  # probability of acceptance
+
+
+def member_terms(n: int, p: int, alpha: float, eta: float) -> Members:
+    """Terms of one member, averaged over its sizes."""
     sizes, size_weights = _distributions.binomial(p, alpha)
+    row_counts, row_weights = _distributions.thin(*_distributions.binomial(n, eta))
     accepted = 0.0
     columns = 0.0
     bias = 0.0
     variance = 0.0
-    for tau, row_weight in zip(*_distributions.thin(*_distributions.binomial(n, eta)), strict=True):
+    for tau, row_weight in zip(row_counts, row_weights, strict=True):
         fits = sizes <= tau - 2
         x = sizes[fits]
         weights = row_weight * size_weights[fits]
-        inflation = x / (tau - x - 1.0)
-        accepted = accepted + weights.sum()
-        columns = columns + weights @ x
-        bias = bias + weights @ ((1 - x / p) * (1 + inflation))
-        variance = variance + weights @ inflation
-    require(
-        accepted > MIN_ACCEPTANCE,
-        f"coin flips that expect {alpha * p:.6g} columns and n_samples = {eta * n:.6g} rows have"
-        f" two rows more than columns with probability {accepted:.1g}: every subset is rejected."
-        " Use fewer expected columns, or theory.minimum_norm_risk.",
-    )
-    return bias / accepted, variance / accepted, columns / (p * accepted), accepted
+        v = x / (tau - x - 1.0)
+        accepted += weights.sum()
+        columns += weights @ x
+        bias += weights @ ((1 - x / p) * (1 + v))
+        variance += weights @ v
+    if accepted <= MIN_ACCEPTANCE:
+        raise ValueError(
+            f"coin flips that expect {alpha * p:.6g} columns and n_samples = {eta * n:.6g} rows have"
+            f" two rows more than columns with probability {accepted:.1g}: every subset is rejected."
+            " Use fewer expected columns, or theory.minimum_norm_risk."
+        )
+    terms = PairTerms(bias / accepted, variance / accepted)
+    return Members(terms, columns / (p * accepted), accepted)
 
 
 def pair_terms(
-    n: int,
-    p: int,
-    alpha: float,
-    eta: float,
-    inflations: Sequence[Inflation],
-    most_sizes: int = 300,
-    terms: int = 2 << 20,
-) -> list[tuple[float, float]]:
-    """Bias and variance of four kinds of pairs: no common group, a column group, a row group,
-    groups of both kinds.
+    n: int, p: int, alpha: float, eta: float, *, inflations: Sequence[Inflation]
+) -> list[PairTerms]:
+    """Terms of four kinds of pairs: no common group, a column group, a row group, groups of both
+    kinds.
 
     `inflations` are two functions that map a number of shared columns to v: for independent rows,
-    and for a row group. If at least twice `most_sizes` column counts have weight, only an evenly
-    spaced part of the counts is summed. If the sum needed more than `terms` terms, the overlap of
-    two given sizes is approximated by two values.
+    and for a row group. If at least twice `MAX_SIZES` column counts have weight, only an evenly
+    spaced part of the counts is summed. If the sum needed more than `MAX_TERMS` terms, the overlap
+    of two given sizes is approximated by two values.
     """
-    x, size_weights = _distributions.thin(*_distributions.binomial(p, alpha), most_sizes)
+    x, f = _distributions.thin(*_distributions.binomial(p, alpha), MAX_SIZES)
+    joint_of_groups = _column_groups(p, alpha, x, f)
     possible = x <= n - 2
-    size_distributions = [
-        np.outer(size_weights, size_weights),
-        _column_groups(p, alpha, x, size_weights),
-    ]
-    size_distributions = [joint[np.ix_(possible, possible)] for joint in size_distributions]
     x = x[possible]
-    size_weights = size_weights[possible]
-    p_accepted, p_both_accepted = _acceptance(n, eta, x)
-    accepted_weights = size_weights * p_accepted
+    f = f[possible]
+    joint_sizes = [np.outer(f, f), joint_of_groups[np.ix_(possible, possible)]]
+    A, both_accepted = _acceptance(n, eta, x)
+    acceptances = [np.outer(A, A), both_accepted]
+    accepted_weights = f * A
     redrawn_weights = accepted_weights / np.sum(accepted_weights)
     min_overlap = np.maximum(0, x[:, None] + x - p)[None]
-    overlaps = [_overlaps(p, x, terms), (min_overlap, np.ones(min_overlap.shape))]
-    redrawn_terms = _terms_by_size(p, x, *overlaps[0], inflations[0])
+    overlaps = [_overlaps(p, x), (min_overlap, np.ones(min_overlap.shape))]
+    redrawn_terms = _terms_by_size(p, x, *overlaps[0], inflations[0]) @ redrawn_weights
     terms_of_pairs = []
-    for acceptance, inflation in zip(
-        (np.outer(p_accepted, p_accepted), p_both_accepted), inflations, strict=True
-    ):
-        for joint, (overlap, overlap_weights) in zip(size_distributions, overlaps, strict=True):
-            both_accepted = joint * acceptance
+    for acceptance, inflation in zip(acceptances, inflations, strict=True):
+        for joint, (overlap, overlap_weights) in zip(joint_sizes, overlaps, strict=True):
+            both = joint * acceptance
             # the weight of the sizes of a member that is accepted while its partner is not
-            only_accepted = np.maximum(0.0, accepted_weights - both_accepted.sum(axis=1))
-            by_size = _terms_by_size(p, x, overlap, overlap_weights, inflation)
-            total = np.sum(by_size * both_accepted, axis=(1, 2)) + 2 * (
-                redrawn_terms @ redrawn_weights @ only_accepted
-            )
-            bias, variance = total / (both_accepted.sum() + 2 * only_accepted.sum())
-            terms_of_pairs.append((float(bias), float(variance)))
+            only_one = np.maximum(0.0, accepted_weights - both.sum(axis=1))
+            terms = _terms_by_size(p, x, overlap, overlap_weights, inflation)
+            of_both = np.sum(terms * both, axis=(1, 2))
+            of_redrawn = 2 * (redrawn_terms @ only_one)
+            mass = both.sum() + 2 * only_one.sum()
+            bias, variance = (of_both + of_redrawn) / mass
+            terms_of_pairs.append(PairTerms(float(bias), float(variance)))
     return terms_of_pairs
 
 
@@ -105,9 +105,12 @@ def _terms_by_size(
     """Bias and variance for each pair of sizes, averaged over the overlaps: shape (2, sizes,
     sizes).
     """
+    """Bias and variance for each pair of sizes, averaged over the overlaps: shape (2, sizes,
+    sizes).
+    """
     v = inflation(overlaps)
-    in_neither = p - x[:, None] - x + overlaps
-    bias = np.sum(weights * in_neither / p * (1 + v), axis=0)
+    fraction_in_neither = (p - x[:, None] - x + overlaps) / p
+    bias = np.sum(weights * fraction_in_neither * (1 + v), axis=0)
     variance = np.sum(weights * v, axis=0)
     return np.array([bias, variance])
 
@@ -124,7 +127,8 @@ def _column_groups(p: int, alpha: float, x: Counts, weights: Floats) -> Floats:
         else:
             left_out, probabilities = _distributions.binomial(size, (1 - alpha) / alpha)
             partner_sizes = p - left_out
-        nearest = np.clip((partner_sizes - x[0] + step // 2) // step, 0, len(x) - 1)
+        steps = (partner_sizes - x[0] + step // 2) // step
+        nearest = np.clip(steps, 0, len(x) - 1)
         np.add.at(joint[row], nearest, weights[row] * probabilities)
     return joint
 
@@ -142,7 +146,7 @@ def _acceptance(n: int, eta: float, x: Counts) -> tuple[Floats, Floats]:
     return accepted_weights.sum(axis=1), accepted_weights @ p_partner
 
 
-def _overlaps(p: int, x: Counts, max_terms: int) -> tuple[Floats, Floats]:
+def _overlaps(p: int, x: Counts) -> tuple[Floats, Floats]:
     """Values and weights of the overlap of uniform subsets, for each pair of sizes: shape (values,
     sizes, sizes).
 
@@ -150,19 +154,20 @@ def _overlaps(p: int, x: Counts, max_terms: int) -> tuple[Floats, Floats]:
     standard deviation on either side of the mean.
     """
     y = x[:, None]
-    low = np.maximum(0, x + y - p)
-    high = np.minimum(x, y)
-    if len(x) ** 2 * (x[-1] + 1) <= max_terms:
-        counts = np.arange(x[-1] + 1)[:, None, None]
-        possible = (low <= counts) & (counts <= high)
-        overlaps = np.where(possible, counts, low)
-        cells = np.array(
-            [overlaps, x - overlaps, y - overlaps, p - x - y + overlaps]
-        )  # of the two-by-two table
-        log_weights = -gammaln(cells + 1.0).sum(axis=0)
-        weights = np.where(possible, np.exp(log_weights - log_weights.max(axis=0)), 0.0)
-        return overlaps, weights / weights.sum(axis=0)
-    mean = x * y / p
-    deviation = np.sqrt(mean * (p - x) * (p - y) / (p * (p - 1.0)))
-    deviation = np.minimum(deviation, np.minimum(mean - low, high - mean))
-    return np.array([mean - deviation, mean + deviation]), np.full((2, 1, 1), 0.5)
+    least = np.maximum(0, x + y - p)
+    most = np.minimum(x, y)
+    n_values = x[-1] + 1
+    if len(x) ** 2 * n_values > MAX_TERMS:
+        mean = x * y / p
+        deviation = np.sqrt(mean * (p - x) * (p - y) / (p * (p - 1.0)))
+        reach = np.minimum(mean - least, most - mean)
+        deviation = np.minimum(deviation, reach)
+        return np.array([mean - deviation, mean + deviation]), np.full((2, 1, 1), 0.5)
+    values = np.arange(n_values)[:, None, None]
+    possible = (least <= values) & (values <= most)
+    a = np.where(possible, values, least)
+    two_by_two_table = np.array([a, x - a, y - a, p - x - y + a])
+    log_weights = -gammaln(two_by_two_table + 1.0).sum(axis=0)
+    weights = np.exp(log_weights - log_weights.max(axis=0))
+    weights = np.where(possible, weights, 0.0)
+    return a, weights / weights.sum(axis=0)

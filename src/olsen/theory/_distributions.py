@@ -4,7 +4,7 @@ Weights come from ratios of neighbouring probabilities, accumulated in logarithm
 no factorial is formed, so a million columns cost a few thousand terms and keep full precision.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,23 @@ from ._arguments import Counts, Floats
 
 Weighted: TypeAlias = tuple[Counts, Floats]  # values of a count, weights of the values
 Numbers: TypeAlias = NDArray[np.floating[Any] | np.integer[Any]]
-Overlaps: TypeAlias = tuple[
-    Numbers, Floats, Numbers
-]  # shared columns, weights, mean number of columns in neither
 
 NEGLIGIBLE = 1e-13  # rejection probability below which the truncation does not change the result
+
+
+class PairTerms(NamedTuple):
+    """Contributions of a pair of members (or of a member with itself) to the risk."""
+
+    bias: float  # for unit signal
+    variance: float  # for unit noise
+
+
+class Overlaps(NamedTuple):
+    """Distribution of the columns of two members."""
+
+    values: Numbers  # number of shared columns
+    weights: Floats
+    in_neither: Numbers  # mean number of columns in neither member, for each value
 
 
 def window(mean: float, variance: float, low: int, high: int) -> Counts:
@@ -26,10 +38,13 @@ def window(mean: float, variance: float, low: int, high: int) -> Counts:
     support.
     """
     reach = 12 * np.sqrt(variance) + 45
-    return np.arange(max(low, int(mean - reach)), min(high, int(mean + reach) + 1) + 1)
+    first = max(low, int(mean - reach))
+    last = min(high, int(mean + reach) + 1)
+    return np.arange(first, last + 1)
 
 
 def _normalise(log_ratios: Floats) -> Floats:
+    """Weights that sum to one, from the logarithms of the ratios of neighbours."""
     """Weights that sum to one, from the logarithms of the ratios of neighbours."""
     log_weights = np.concatenate([[0.0], np.cumsum(log_ratios)])
     unscaled = np.exp(log_weights - log_weights.max())
@@ -43,10 +58,13 @@ def hypergeometric(total: int, marked: int, drawn: int) -> Weighted:
     """
     mean = marked * drawn / total
     variance = mean * (1 - marked / total) * (total - drawn) / max(total - 1, 1)
-    values = window(mean, variance, low=max(0, marked + drawn - total), high=min(marked, drawn))
+    least = max(0, marked + drawn - total)
+    most = min(marked, drawn)
+    values = window(mean, variance, least, most)
     x = values[:-1].astype(float)
-    ratios = (marked - x) * (drawn - x) / ((x + 1) * (total - marked - drawn + x + 1))
-    return values, _normalise(np.log(ratios))
+    ways_in = (marked - x) * (drawn - x)  # to exchange an unmarked item for a marked one
+    ways_out = (x + 1) * (total - marked - drawn + x + 1)
+    return values, _normalise(np.log(ways_in / ways_out))
 
 
 def binomial(trials: int, probability: float, max_count: int | None = None) -> Weighted:
@@ -54,11 +72,13 @@ def binomial(trials: int, probability: float, max_count: int | None = None) -> W
     None.
     """
     top = trials if max_count is None else min(trials, max_count)
-    if probability == 0 or probability == 1:
+    if probability in (0, 1):
         return np.array([int(probability) * trials]), np.ones(1)
     mean = trials * probability
     values = window(min(mean, top), mean * (1 - probability), 0, top)
-    ratios = (trials - values[:-1]) / (values[:-1] + 1.0) * (probability / (1 - probability))
+    x = values[:-1]
+    odds = probability / (1 - probability)
+    ratios = (trials - x) / (x + 1.0) * odds
     return values, _normalise(np.log(ratios))
 
 
@@ -97,9 +117,11 @@ def coin_pair(p: int, p_shared: float, p_alone: float, max_size: int) -> tuple[O
     p_neither = 1 - p_shared - 2 * p_alone
     p_neither = p_neither if p_neither > 1e-15 else 0.0
     overlaps, weights = binomial(p, p_shared, max_size)
-    if 1 - at_most(max_size, p, p_shared + p_alone) < NEGLIGIBLE:
-        in_neither = (p - overlaps) * (p_neither / (1 - p_shared) if p_shared < 1 else 0.0)
-        return (overlaps, weights, in_neither), 1.0
+    p_rejected = 1 - at_most(max_size, p, p_shared + p_alone)
+    if p_rejected < NEGLIGIBLE:
+        p_neither_of_unshared = p_neither / (1 - p_shared) if p_shared < 1 else 0.0
+        in_neither = (p - overlaps) * p_neither_of_unshared
+        return Overlaps(overlaps, weights, in_neither), 1.0
     # `binomial` conditions the overlap on at most `max_size` columns, which is undone: the pair is
     # conditioned below
     weights = weights * at_most(max_size, p, p_shared)
@@ -110,17 +132,26 @@ def coin_pair(p: int, p_shared: float, p_alone: float, max_size: int) -> tuple[O
         room = max_size - overlap
         first_alone, probabilities = binomial(p - overlap, p_alone / (1 - p_shared))
         fits = first_alone <= room
-        first_alone = first_alone[fits]
         probabilities = probabilities[fits]
-        not_in_first = p - overlap - first_alone
-        acceptance[index] = probabilities @ at_most(room, not_in_first, p_second)
-        # E[(N - c) 1{c <= C}] = N (1 - q) P(Bin(N - 1, q) <= C)
-        mean_uncovered = not_in_first * (1 - p_second) * at_most(room, not_in_first - 1, p_second)
+        not_in_first = p - overlap - first_alone[fits]
+        p_fits, mean_uncovered = _second_subset(not_in_first, room, p_second)
+        acceptance[index] = probabilities @ p_fits
         uncovered[index] = probabilities @ mean_uncovered
     masses = weights * acceptance
-    accepted = float(masses.sum())  # zero when the two subsets cannot both be small enough
+    p_accepted = float(masses.sum())  # zero when the two subsets cannot both be small enough
     in_neither = uncovered / np.where(acceptance > 0, acceptance, 1.0)
-    return (overlaps, masses / (accepted or 1.0), in_neither), accepted
+    return Overlaps(overlaps, masses / (p_accepted or 1.0), in_neither), p_accepted
+
+
+def _second_subset(not_in_first: Counts, room: Counts | int, q: float) -> tuple[Floats, Floats]:
+    """Probability that at most `room` of the columns not in the first subset join the second, and
+    the mean number of columns that do not, on that event.
+
+    The mean follows from E[(N - c) 1{c <= C}] = N (1 - q) P(Bin(N - 1, q) <= C).
+    """
+    p_fits = at_most(room, not_in_first, q)
+    mean_uncovered = not_in_first * (1 - q) * at_most(room, not_in_first - 1, q)
+    return p_fits, mean_uncovered
 
 
 def replaced_pair(p: int, alpha: float, max_size: int) -> Overlaps:
@@ -140,16 +171,16 @@ def replaced_pair(p: int, alpha: float, max_size: int) -> Overlaps:
     relevant = weights > NEGLIGIBLE * weights.max()
     masses = np.zeros(max_size + 1)
     uncovered = np.zeros(max_size + 1)
-    for size, weight in zip(sizes[relevant], weights[relevant], strict=True):
-        overlaps, probabilities = binomial(int(size), alpha)
-        room = max_size - overlaps
+    for size, weight in zip(sizes[relevant].tolist(), weights[relevant], strict=True):
+        overlaps, probabilities = binomial(size, alpha)
         not_in_first = np.full(len(overlaps), p - size)
-        masses[overlaps] += weight * probabilities * at_most(room, not_in_first, alpha)
-        # the mean number of uncovered columns, as in `coin_pair`
-        p_fits = at_most(room, not_in_first - 1, alpha)
-        uncovered[overlaps] += weight * probabilities * not_in_first * (1 - alpha) * p_fits
+        p_fits, mean_uncovered = _second_subset(not_in_first, max_size - overlaps, alpha)
+        joint = weight * probabilities
+        masses[overlaps] += joint * p_fits
+        uncovered[overlaps] += joint * mean_uncovered
     overlaps = np.flatnonzero(masses)
-    return overlaps, masses[overlaps] / masses.sum(), uncovered[overlaps] / masses[overlaps]
+    masses = masses[overlaps]
+    return Overlaps(overlaps, masses / masses.sum(), uncovered[overlaps] / masses)
 
 
 def coins_one_by_one(p_inside: Floats, left_out: Floats, max_count: int) -> tuple[Floats, float]:
@@ -203,7 +234,9 @@ def accepted_coins(p_member: Floats, p_shared: Floats, left_out: Floats, max_siz
         masses = grown
     a = np.arange(last_shared + 1)[:, None]
     d = np.arange(last_alone + 1)
-    acceptance = np.maximum(0.0, 2 * at_most(max_size - a, d + 0 * a, 0.5) - 1)
+    a, d = np.broadcast_arrays(a, d)
+    p_first_fits = at_most(max_size - a, d, 0.5)
+    acceptance = np.maximum(0.0, 2 * p_first_fits - 1)
     overlaps: Floats = np.sum(masses * acceptance, axis=2)
     return overlaps
 
@@ -226,7 +259,7 @@ def _last_count(probabilities: Floats, max_count: int) -> int:
 def mixture(first: Overlaps, first_mass: float, second: Overlaps, second_mass: float) -> Overlaps:
     """Mixture of two distributions of overlaps, weighted by the two masses."""
     fraction = first_mass / (first_mass + second_mass)
-    values = np.concatenate([first[0], second[0]])
-    weights = np.concatenate([fraction * first[1], (1 - fraction) * second[1]])
-    in_neither = np.concatenate([first[2], second[2]])
-    return values, weights, in_neither
+    values = np.concatenate([first.values, second.values])
+    weights = np.concatenate([fraction * first.weights, (1 - fraction) * second.weights])
+    in_neither = np.concatenate([first.in_neither, second.in_neither])
+    return Overlaps(values, weights, in_neither)

@@ -25,7 +25,7 @@ def mean_of_pairs(single: Floats, pair: Floats, k: ArrayLike) -> Floats:
     single = np.where(weight == 0, pair, single)
     with np.errstate(invalid="ignore"):
         mean = pair + (single - pair) * weight
-    return np.where(np.isinf(single), single, mean)
+    return np.where(np.isinf(single), single, mean)[()]
 
 
 def same_group_fraction(k: Floats, group_size: Floats) -> Floats:
@@ -35,8 +35,10 @@ def same_group_fraction(k: Floats, group_size: Floats) -> Floats:
     """
     finite_k = np.where(np.isinf(k), 1.0, k)
     n_full, partial_size = np.divmod(finite_k, group_size)
-    n_pairs = n_full * group_size * (group_size - 1) + partial_size * (partial_size - 1)
-    return np.where(np.isinf(k), 0.0, n_pairs / finite_k**2)
+    pairs_of_full_groups = n_full * group_size * (group_size - 1)
+    pairs_of_partial_group = partial_size * (partial_size - 1)
+    fraction = (pairs_of_full_groups + pairs_of_partial_group) / finite_k**2
+    return np.where(np.isinf(k), 0.0, fraction)
 
 
 def group_fractions(
@@ -50,10 +52,11 @@ def group_fractions(
     of the two sizes.
     """
     k, first, second = np.broadcast_arrays(
-        *(np.asarray(value, dtype=float) for value in (k, first_size, second_size))
+        np.asarray(k, float), np.asarray(first_size, float), np.asarray(second_size, float)
     )
+    has_both_kinds = (first > 1) & (second > 1) & np.isfinite(k)
     in_both_kinds = np.zeros(k.shape)
-    for index in map(tuple, np.argwhere((first > 1) & (second > 1) & np.isfinite(k))):
+    for index in map(tuple, np.argwhere(has_both_kinds)):
         n_pairs = _pairs_in_both_kinds(int(k[index]), int(first[index]), int(second[index]))
         in_both_kinds[index] = n_pairs / k[index] ** 2
     in_first = same_group_fraction(k, first)
@@ -65,18 +68,28 @@ def _pairs_in_both_kinds(k: int, first_size: int, second_size: int) -> float:
     """Number of ordered pairs of different members, among the first `k`, that lie in groups of both
     kinds.
     """
-    period = math.lcm(first_size, second_size)
+    """Number of ordered pairs of different members, among the first `k`, that lie in groups of both
+    kinds.
+    """
 
     def count_pairs(n_members: int) -> float:
-        cuts = np.union1d(np.arange(0, n_members, first_size), np.arange(0, n_members, second_size))
-        cell_sizes = np.diff(np.append(cuts, n_members)).astype(float)
+        first_starts = np.arange(0, n_members, first_size)
+        second_starts = np.arange(0, n_members, second_size)
+        starts = np.union1d(first_starts, second_starts)
+        cell_sizes = np.diff(np.append(starts, n_members)).astype(float)
         return float(np.sum(cell_sizes * (cell_sizes - 1)))
 
+    period = math.lcm(first_size, second_size)
     n_periods, n_remaining = divmod(k, period)
-    return (n_periods * count_pairs(period) if n_periods else 0.0) + count_pairs(n_remaining)
+    n_pairs = count_pairs(n_remaining)
+    if n_periods:
+        n_pairs += n_periods * count_pairs(period)
+    return n_pairs
 
 
-def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 1.0) -> Floats:
+def rescale(
+    risk: Floats, shrinkage: Floats | float, mu: Floats, norm: Floats | float = 1.0
+) -> Floats:
     r"""Risk of `mu` times an estimator with :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`,
     delta = `shrinkage`.
 
@@ -86,14 +99,19 @@ def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 
     only rounding makes it negative where `risk` and `shrinkage` belong to one estimator.
     """
     with np.errstate(invalid="ignore"):
-        variance = np.maximum(0.0, risk - ((1 - shrinkage) * norm) ** 2)
-        scaled = mu**2 * variance + ((1 - mu * shrinkage) * norm) ** 2
-    return np.where(mu == 0, norm**2, np.where(np.isinf(risk) | (mu == 1), risk, scaled))
+        signal_lost = ((1 - shrinkage) * norm) ** 2
+        variance = np.maximum(0.0, risk - signal_lost)
+        signal_lost_at_mu = ((1 - mu * shrinkage) * norm) ** 2
+        scaled = mu**2 * variance + signal_lost_at_mu
+    is_unchanged = np.isinf(risk) | (mu == 1)
+    rescaled = np.where(is_unchanged, risk, scaled)
+    return np.where(mu == 0, norm**2, rescaled)[()]
 
 
 def times_square(size: Floats, unit: Floats) -> Floats:
     """`size` squared times `unit`; infinite entries of `unit` become zero where `size` is zero, and
     stay otherwise.
     """
-    infinite = np.isinf(unit)
-    return np.where(infinite & (size > 0), np.inf, size**2 * np.where(infinite, 0.0, unit))
+    is_infinite = np.isinf(unit)
+    product = size**2 * np.where(is_infinite, 0.0, unit)
+    return np.where(is_infinite & (size > 0), np.inf, product)[()]

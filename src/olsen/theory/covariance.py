@@ -14,6 +14,7 @@ absolute
 :math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the rows of the member.
 """
 
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,53 +25,49 @@ from . import _arguments
 from ._arguments import ROWS, Counts, Floats, Letter, checked, letters, require, scalar
 from ._pairs import mean_of_pairs
 
+AT_LEAST_FOUR = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
+
 
 class _Member(NamedTuple):
+    """A member, and what its pairs with other members need of it."""
+
     features: Counts
     inverse: Floats  # Q_i, m x m
     error: Floats  # r_i, length p
-    rows: float
+    rows: float  # tau_i
     degrees: float  # tr(Sigma_ii Q_i Sigma_ii Q_i)
     is_ols: bool  # ordinary least squares, mu_i = 0
 
 
-def _problem(function: str, Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
+def _problem(Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
     """The covariance as a matrix, and the signal."""
-    (beta,) = letters(function, beta=beta)
-    require(
-        beta.ndim == 1, f"{function}: beta must be a vector of length p; got shape {beta.shape}."
-    )
-    Sigma = _arguments.covariance(function, Sigma)
-    require(
-        Sigma.shape in ((len(beta),), (len(beta), len(beta))),
-        f"{function}: Sigma must be p x p (or its diagonal) for beta of length p = {len(beta)}; got"
-        f" {Sigma.shape}.",
-    )
+    (beta,) = letters(beta=beta)
+    require(beta.ndim == 1, f"beta must be a vector of length p; got shape {beta.shape}.")
+    p = len(beta)
+    Sigma = _arguments.covariance(Sigma)
+    if Sigma.shape not in ((p,), (p, p)):
+        raise ValueError(
+            f"Sigma must be p x p (or its diagonal) for beta of length p = {p}; got {Sigma.shape}."
+        )
     return np.diag(Sigma) if Sigma.ndim == 1 else Sigma, beta
 
 
-def _columns(function: str, name: str, features: ArrayLike, p: int) -> Counts:
+def _columns(name: str, features: ArrayLike, p: int) -> Counts:
     """Column indices from indices or from a mask."""
     mask = np.asarray(features)
     if mask.dtype == bool:
         require(
-            mask.shape == (p,),
-            f"{function}: {name} as a mask must have p = {p} entries; got {mask.shape}.",
+            mask.shape == (p,), f"{name} as a mask must have p = {p} entries; got {mask.shape}."
         )
         return np.flatnonzero(mask)
-    numbers = _arguments.as_numbers(function, name, features)
-    require(
-        numbers.ndim == 1,
-        f"{function}: {name} must be a vector of columns; got shape {numbers.shape}.",
-    )
     column_index = Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True)
-    checked(function, name, numbers, column_index)
+    numbers = checked(name, features, column_index)
+    require(numbers.ndim == 1, f"{name} must be a vector of columns; got shape {numbers.shape}.")
     columns: Counts = numbers.astype(int)
-    require(
-        len(np.unique(columns)) == len(columns),
-        f"{function}: {name} must name every column once; got {columns.tolist()}. Remove the"
-        " repeated ones.",
-    )
+    if len(np.unique(columns)) < len(columns):
+        raise ValueError(
+            f"{name} must name every column once; got {columns.tolist()}. Remove the repeated ones."
+        )
     return columns
 
 
@@ -88,16 +85,15 @@ def effective_penalty(eigenvalues: "ArrayLike", n_samples: float, penalty: float
     >>> round(effective_penalty([1.0, 1.0, 1.0, 1.0], 2.0), 12)
     1.0
     """
-    (s,) = letters("effective_penalty", eigenvalues=eigenvalues)
-    require(
-        s.ndim == 1 and s.size > 0,
-        f"effective_penalty: eigenvalues must be a vector; got shape {s.shape}.",
-    )
-    tau = scalar("effective_penalty", "n_samples", n_samples, _arguments.ROWS_OF_A_LIMIT)
-    return _effective_penalty(s, tau, scalar("effective_penalty", "penalty", penalty))
+    (s,) = letters(eigenvalues=eigenvalues)
+    require(s.ndim == 1 and s.size, f"eigenvalues must be a vector; got shape {s.shape}.")
+    tau = scalar("n_samples", n_samples, _arguments.ROWS_OF_A_LIMIT)
+    penalty = scalar("penalty", penalty)
+    return _effective_penalty(s, tau, penalty)
 
 
 def _effective_penalty(s: Floats, tau: float, penalty: float) -> float:
+    """`effective_penalty` of checked arguments."""
     if penalty == 0 and np.count_nonzero(s) <= tau:
         return 0.0
     if not np.any(s):
@@ -105,36 +101,41 @@ def _effective_penalty(s: Floats, tau: float, penalty: float) -> float:
 
     def excess(log_mu: float) -> float:
         mu = np.exp(log_mu)
-        return float(mu * (tau - np.sum(s / (s + mu))) - penalty)
+        degrees = np.sum(s / (s + mu))
+        return float(mu * (tau - degrees) - penalty)
 
-    low = np.log(s.max()) - 60
-    high = np.log(s.max() * (len(s) / tau + 1) + penalty / tau) + 1
-    if (
-        excess(low) > 0
-    ):  # mu is at least penalty / tau, and without penalty in reach of the smallest eigenvalue
+    largest = s.max()
+    low = np.log(largest) - 60
+    high = np.log(largest * (len(s) / tau + 1) + penalty / tau) + 1
+    if excess(low) > 0:
+        # mu is at least penalty / tau, and without penalty in reach of the smallest eigenvalue
         low = np.log(penalty / tau) - 1 if penalty > 0 else np.log(s[s > 0].min()) - 60
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
-def _member(Sigma: Floats, beta: Floats, S: Counts, rows: float, penalty: float) -> _Member:
+def _member(Sigma: Floats, beta: Floats, S: Counts, *, rows: float, penalty: float) -> _Member:
+    """The member on columns S with a number of rows."""
     Sigma_SS = Sigma[np.ix_(S, S)]
     mu = 0.0
     if penalty > 0 or len(S) > rows:
-        eigenvalues = np.maximum(
-            np.linalg.eigvalsh(Sigma_SS), 0.0
-        )  # negative eigenvalues are rounding
+        eigenvalues = np.linalg.eigvalsh(Sigma_SS)
+        eigenvalues = np.maximum(eigenvalues, 0.0)  # negative eigenvalues are rounding
         mu = _effective_penalty(eigenvalues, rows, penalty)
-    inverse = _inverse(Sigma_SS + mu * np.eye(len(S)), S)
+    Q = _inverse(Sigma_SS + mu * np.eye(len(S)), S)
     error = beta.copy()
-    error[S] -= inverse @ (Sigma[S] @ beta)
-    smoother = Sigma_SS @ inverse
+    error[S] -= Q @ (Sigma[S] @ beta)
+    smoother = Sigma_SS @ Q
     degrees = float(np.sum(smoother * smoother.T))
-    return _Member(
-        features=S, inverse=inverse, error=error, rows=rows, degrees=degrees, is_ols=mu == 0
-    )
+    return _Member(features=S, inverse=Q, error=error, rows=rows, degrees=degrees, is_ols=mu == 0)
 
 
 def _inverse(matrix: Floats, S: Counts) -> Floats:
+    """The inverse; an error if rounding leaves no correct digit.
+
+    An inverse has relative errors of about the number of columns times the machine precision times
+    the largest variance inflation. The variance inflation is the diagonal of the matrix times the
+    diagonal of its inverse, and does not depend on units.
+    """
     """The inverse; an error if rounding leaves no correct digit.
 
     An inverse has relative errors of about the number of columns times the machine precision times
@@ -146,12 +147,13 @@ def _inverse(matrix: Floats, S: Counts) -> Floats:
     except np.linalg.LinAlgError:
         inverse = np.full(matrix.shape, np.nan)
     inflation = np.diag(matrix) * np.diag(inverse)
-    has_digits = (inflation > 0) & (inflation * len(S) * np.finfo(float).eps < 1)
+    relative_error = inflation * len(S) * np.finfo(float).eps
+    has_digits = (inflation > 0) & (relative_error < 1)
+    first_columns = ", ".join(map(str, S[:8].tolist())) + ", ..." * (len(S) > 8)
     require(
         has_digits,
-        f"the covariance of columns {S[:8].tolist()}{' ...' * (len(S) > 8)} is singular (constant"
-        " or collinear columns), and members on them have no unique fit. Remove such columns, or"
-        " give a penalty.",
+        f"the covariance of columns [{first_columns}] is singular (constant or collinear columns),"
+        " and members on them have no unique fit. Remove such columns, or give a penalty.",
     )
     return inverse
 
@@ -160,25 +162,32 @@ def _inflation(
     trace: Floats | float, t: float, tau_i: float, tau_j: float, correction: float = 0.0
 ) -> Floats:
     """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
+    """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
     room = tau_i * tau_j - t * (trace + correction)
+    has_room = room > 0
     with np.errstate(divide="ignore"):
-        return np.where(room > 0, t * trace / np.where(room > 0, room, 1.0), np.inf)
+        inflation = t * trace / np.where(has_room, room, 1.0)
+    return np.where(has_room, inflation, np.inf)
 
 
-def _pair_risk(Sigma: Floats, first: _Member, second: _Member, t: float, noise: Floats) -> Floats:
+def _pair_risk(
+    Sigma: Floats, first: _Member, second: _Member, *, t: float, noise: Floats
+) -> Floats:
+    """`pair_risk` of two members that share t rows, at this variance of the noise."""
+    Q_i = first.inverse
+    Q_j = second.inverse
     Sigma_ij = Sigma[np.ix_(first.features, second.features)]
-    Q_Sigma = first.inverse @ Sigma_ij
-    M = Q_Sigma @ (second.inverse @ Sigma_ij.T)  # Q_i Sigma_ij Q_j Sigma_ji
+    M = Q_i @ Sigma_ij @ (Q_j @ Sigma_ij.T)
+    T = float(np.trace(M))
     Sigma_r_i = Sigma @ first.error
     Sigma_r_j = Sigma @ second.error
     q = float(Sigma_r_i @ second.error)
-    trace = float(np.trace(M))
-    correction = 0.0
-    if first.is_ols and second.is_ols:  # the finite-n corrections rho and w of `pair_risk`
-        correction = float(np.sum(M * M.T)) / trace if trace > 0 else 0.0
-        w = Sigma_r_j[first.features] @ Q_Sigma @ second.inverse @ Sigma_r_i[second.features]
+    rho = 0.0
+    if first.is_ols and second.is_ols:
+        rho = float(np.sum(M * M.T)) / T if T > 0 else 0.0
+        w = Sigma_r_j[first.features] @ Q_i @ Sigma_ij @ Q_j @ Sigma_r_i[second.features]
         q = q + t / (first.rows * second.rows) * float(w)
-    inflation = _inflation(trace, t, first.rows, second.rows, correction)
+    inflation = _inflation(T, t, first.rows, second.rows, rho)
     with np.errstate(invalid="ignore"):
         return q + (noise + q) * inflation
 
@@ -242,33 +251,29 @@ def pair_risk(
     >>> float(pair_risk(Sigma, [1.0, 0.0], [0], [1], 1.0, n=12).round(4))
     0.0217
     """
-    Sigma, beta = _problem("pair_risk", Sigma, beta)
-    S_i = _columns("pair_risk", "features_i", features_i, len(beta))
-    S_j = _columns("pair_risk", "features_j", features_j, len(beta))
-    (noise,) = letters("pair_risk", sigma=sigma)
-    scalar("pair_risk", "penalty", penalty)
-    tau_i = n if rows_i is None else rows_i
-    tau_j = n if rows_j is None else rows_j
-    for name, rows in (("n", n), ("rows_i", tau_i), ("rows_j", tau_j)):
-        scalar("pair_risk", name, rows, ROWS)
-    t = (
-        tau_i * tau_j / n
-        if shared_rows is None
-        else scalar("pair_risk", "shared_rows", shared_rows)
-    )
-    require(
-        0 <= t <= min(tau_i, tau_j) <= max(tau_i, tau_j) <= n,
-        f"pair_risk needs shared_rows <= rows <= n; got shared_rows = {t:.6g}, rows {tau_i} and"
-        f" {tau_j}, n = {n}.",
-    )
-    require(
-        shared_rows is None or t >= tau_i + tau_j - n,
-        f"pair_risk: of n = {n} rows, members of {tau_i} and {tau_j} share at least"
-        f" {tau_i + tau_j - n}; got {t:.6g}.",
-    )
+    Sigma, beta = _problem(Sigma, beta)
+    S_i = _columns("features_i", features_i, len(beta))
+    S_j = _columns("features_j", features_j, len(beta))
+    (sigma,) = letters(sigma=sigma)
+    penalty = scalar("penalty", penalty)
+    n = scalar("n", n)
+    tau_i = n if rows_i is None else scalar("rows_i", rows_i, ROWS)
+    tau_j = n if rows_j is None else scalar("rows_j", rows_j, ROWS)
+    t = tau_i * tau_j / n if shared_rows is None else scalar("shared_rows", shared_rows)
+    if not 0 <= t <= min(tau_i, tau_j) <= max(tau_i, tau_j) <= n:
+        raise ValueError(
+            f"pair_risk needs shared_rows <= rows <= n; got shared_rows = {t:.6g}, rows {tau_i:g}"
+            f" and {tau_j:g}, n = {n:g}."
+        )
+    least_shared = tau_i + tau_j - n
+    if shared_rows is not None and t < least_shared:
+        raise ValueError(
+            f"pair_risk: of n = {n:g} rows, members of {tau_i:g} and {tau_j:g} share at least"
+            f" {least_shared:g}; got {t:.6g}."
+        )
     first = _member(Sigma, beta, S_i, rows=tau_i, penalty=penalty)
     second = _member(Sigma, beta, S_j, rows=tau_j, penalty=penalty)
-    return _pair_risk(Sigma, first, second, t, noise**2)[()]
+    return _pair_risk(Sigma, first, second, t=t, noise=sigma**2)
 
 
 def covariance_risk(
@@ -278,7 +283,7 @@ def covariance_risk(
     sigma: "ArrayLike",
     *,
     n: float,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
     eta: float = 1.0,
     rng: "np.random.Generator | int | None" = None,
     n_subsets: int = 200,
@@ -324,53 +329,48 @@ def covariance_risk(
     >>> bool(abs(risk - 0.7279) < 0.005)
     True
     """
-    Sigma, beta = _problem("covariance_risk", Sigma, beta)
-    at_least_four = ROWS._replace(
-        words="a whole number, at least 4 for a standard error", least=4.0
-    )
-    scalar("covariance_risk", "n_subsets", n_subsets, at_least_four)
-    sigma, k = letters("covariance_risk", sigma=sigma, k=k)
-    for name, value in (("n", n), ("eta", eta), ("penalty", penalty)):
-        scalar("covariance_risk", name, value)
-    rows = round(eta * n)
-    require(
-        rows >= 1,
-        f"covariance_risk: eta = {eta:.6g} leaves no row of n = {n} to a member; give more of"
-        " either.",
-    )
-    alpha = checked("covariance_risk", "alpha", alpha, _arguments.PROBABILITY)
+    Sigma, beta = _problem(Sigma, beta)
     p = len(beta)
-    max_size = (
-        rows - 2 if penalty == 0 and alpha.sum() <= rows - 2 else p
-    )  # the paper's rule, for least squares
-    subsets = _draw(alpha, p, int(n_subsets), max_size, np.random.default_rng(rng))
+    sigma, k = letters(sigma=sigma, k=k)
+    alpha = checked("alpha", alpha, _arguments.PROBABILITY)
+    n = scalar("n", n)
+    penalty = scalar("penalty", penalty)
+    rows = round(scalar("eta", eta) * n)
+    require(rows, f"eta = {eta:.6g} leaves no row of n = {n:g} to a member; give more of either.")
+    n_subsets = int(scalar("n_subsets", n_subsets, AT_LEAST_FOUR))
+    is_redrawn = penalty == 0 and alpha.sum() <= rows - 2  # the paper's rule, for least squares
+    max_size = rows - 2 if is_redrawn else p
+    subsets = _draw(alpha, p, n_subsets, max_size, rng=np.random.default_rng(rng))
     members = [_member(Sigma, beta, S, rows=rows, penalty=penalty) for S in subsets]
-    bias, trace, single_bias, single_variance = _leave_one_out(Sigma, members)
-    correction = float(all(member.is_ols for member in members))
-    inflation = _inflation(trace, rows**2 / n, rows, rows, correction)
+    means = _leave_one_out(Sigma, members)
+    rho = float(all(member.is_ols for member in members))
+    inflation = _inflation(means.trace, rows**2 / n, rows, rows, rho)
     noise = sigma[..., None] ** 2
     with np.errstate(invalid="ignore"):
-        single = single_bias + noise * single_variance
-        pair = bias + (noise + bias) * inflation
-        risk = mean_of_pairs(single, pair, k[..., None])
-        standard_error = np.sqrt(len(members) - 1.0) * risk[..., 1:].std(axis=-1)
+        single = means.single_bias + noise * means.single_variance
+        pair = means.bias + (noise + means.bias) * inflation
+        risks = mean_of_pairs(single, pair, k[..., None])
+    risk = risks[..., 0][()]
     if not return_std:
-        return risk[..., 0][()]
+        return risk
+    with np.errstate(invalid="ignore"):
+        standard_error = np.sqrt(n_subsets - 1.0) * risks[..., 1:].std(axis=-1)
     # the jackknife of an infinite risk is nan, and its error is infinite
-    return risk[..., 0][()], np.where(np.isnan(standard_error), np.inf, standard_error)[()]
+    standard_error = np.where(np.isnan(standard_error), inf, standard_error)
+    return risk, standard_error[()]
 
 
 def _draw(
-    alpha: Floats, p: int, n_subsets: int, max_size: int, rng: np.random.Generator
+    alpha: Floats, p: int, n_subsets: int, max_size: int, *, rng: np.random.Generator
 ) -> list[Counts]:
     """Subsets of fixed size, or coin flips that are drawn again above `max_size` columns."""
     if alpha.ndim == 0:
         size = round(float(alpha) * p)
         return [rng.permutation(p)[:size] for _ in range(n_subsets)]
-    require(
-        alpha.shape == (p,),
-        f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}.",
-    )
+    if alpha.shape != (p,):
+        raise ValueError(
+            f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}."
+        )
     subsets: list[Counts] = []
     while len(subsets) < n_subsets:
         subset = np.flatnonzero(rng.random(p) < alpha)
@@ -379,35 +379,60 @@ def _draw(
     return subsets
 
 
-def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
-    """Means over all N members, then over the members without each one in turn: shape (4, N + 1).
+class _Means(NamedTuple):
+    """Means over all N members, then over the members without each one in turn: (N + 1,) each."""
 
-    The four quantities are q and the trace for pairs of different members, then q (1 + v) and v for
-    single members. Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic
-    in N.
+    bias: Floats  # q of pairs of different members
+    trace: Floats  # T of pairs of different members
+    single_bias: Floats  # q (1 + v) of single members
+    single_variance: Floats  # v of single members
+
+
+def _leave_one_out(Sigma: Floats, members: list[_Member]) -> _Means:
+    """Average over members and pairs.
+
+    Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic in N.
     """
-    n_members = len(members)
     errors = np.array([member.error for member in members])  # N x p
-    total = np.zeros_like(Sigma)
+    Sigma_errors = errors @ Sigma
+    q = np.sum(Sigma_errors * errors, axis=1)
+    q_with_others = Sigma_errors @ errors.sum(axis=0) - q
+    sum_of_inverses = np.zeros_like(Sigma)
     for member in members:
-        total[np.ix_(member.features, member.features)] += member.inverse
-    total = Sigma @ total @ Sigma
-    weighted_errors = errors @ Sigma
-    q = np.sum(weighted_errors * errors, axis=1)
-    degrees = np.array([member.degrees for member in members])
+        sum_of_inverses[np.ix_(member.features, member.features)] += member.inverse
+    total = Sigma @ sum_of_inverses @ Sigma
     traces = np.array([np.sum(m.inverse * total[np.ix_(m.features, m.features)]) for m in members])
-    v = np.array(
-        [float(_inflation(m.degrees, m.rows, m.rows, m.rows, float(m.is_ols))) for m in members]
+    degrees = np.array([member.degrees for member in members])
+    v = np.array([_single_inflation(member) for member in members])
+    return _Means(
+        bias=_means_of_pairs(q_with_others),
+        trace=_means_of_pairs(traces - degrees),
+        single_bias=_means_of_members(q * (1 + v)),
+        single_variance=_means_of_members(v),
     )
-    pairs = np.stack(
-        [weighted_errors @ errors.sum(axis=0) - q, traces - degrees]
-    )  # each member with the N - 1 others
-    single = np.stack([q * (1 + v), v])
-    pair_sums = np.column_stack([pairs.sum(axis=1), pairs.sum(axis=1)[:, None] - 2 * pairs])
-    with np.errstate(invalid="ignore"):
-        single_sums = np.column_stack([single.sum(axis=1), single.sum(axis=1)[:, None] - single])
-    counts = np.concatenate([[n_members], np.full(n_members, n_members - 1)])
-    return np.concatenate([pair_sums / (counts * (counts - 1)), single_sums / counts])
+
+
+def _single_inflation(member: _Member) -> float:
+    """Inflation of a pair of the member with itself."""
+    rho = float(member.is_ols)
+    return float(_inflation(member.degrees, member.rows, member.rows, member.rows, rho))
+
+
+def _means_of_pairs(with_others: Floats) -> Floats:
+    """Means over ordered pairs, from sums over the N - 1 pairs of each member with the others."""
+    n = len(with_others)
+    total = with_others.sum()
+    without_each = (total - 2 * with_others) / ((n - 1) * (n - 2))
+    return np.append(total / (n * (n - 1)), without_each)
+
+
+def _means_of_members(values: Floats) -> Floats:
+    """Means over single members."""
+    n = len(values)
+    total = values.sum()
+    with np.errstate(invalid="ignore"):  # inf - inf
+        without_each = (total - values) / (n - 1)
+    return np.append(total / n, without_each)
 
 
 def ridge_covariance_risk(
@@ -428,9 +453,9 @@ def ridge_covariance_risk(
     >>> float(ridge_covariance_risk(np.ones(100), np.full(100, 0.1), 50.0, 0.5**0.5, n=100).round(12))
     0.5
     """
-    Sigma, beta = _problem("ridge_covariance_risk", Sigma, beta)
-    (noise,) = letters("ridge_covariance_risk", sigma=sigma)
-    scalar("ridge_covariance_risk", "n", n, _arguments.ROWS_OF_A_LIMIT)
-    scalar("ridge_covariance_risk", "penalty", penalty)
-    member = _member(Sigma, beta, np.arange(len(beta)), n, penalty)
-    return _pair_risk(Sigma, member, member, n, noise**2)[()]
+    Sigma, beta = _problem(Sigma, beta)
+    (sigma,) = letters(sigma=sigma)
+    n = scalar("n", n, _arguments.ROWS_OF_A_LIMIT)
+    penalty = scalar("penalty", penalty)
+    ridge = _member(Sigma, beta, np.arange(len(beta)), rows=n, penalty=penalty)
+    return _pair_risk(Sigma, ridge, ridge, t=n, noise=sigma**2)

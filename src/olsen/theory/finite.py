@@ -10,14 +10,24 @@ over the distribution of :math:`(a, u)` that the sampling and the design imply. 
 without approximation.
 """
 
-from typing import Any, NamedTuple
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _coin_rows, _distributions
-from ._arguments import EXPECTED_COLUMNS, Floats, checked, letters, require, require_choice, scalar
-from ._distributions import Numbers, Overlaps
+from ._arguments import (
+    EXPECTED_COLUMNS,
+    Floats,
+    checked,
+    letters,
+    require,
+    require_at_most,
+    require_choice,
+    scalar,
+)
+from ._distributions import Overlaps, PairTerms
 from ._pairs import group_fractions, mean_of_pairs, rescale, times_square
 
 SAMPLINGS = ("fixed", "bernoulli")
@@ -26,17 +36,27 @@ MAX_EXACT_COIN_COLUMNS = 10_000  # up to which pairs of rejected coin flips are 
 
 
 class _Terms(NamedTuple):
-    """Terms to combine: bias for unit signal and variance for unit noise, each of shape (5, ...).
+    """Terms to combine, for one combination of sizes or, with arrays, for many.
 
-    The five are one member, then four kinds of pairs: of no common group, of one column group, of
-    one row group, and of groups of both kinds.
+    The five entries of the first axis of `bias` (unit signal) and `variance` (unit noise) are one
+    member, then four kinds of pairs: of no common group, of one column group, of one row group, and
+    of groups of both kinds.
     """
 
     bias: Floats
     variance: Floats
-    column_group: Numbers
-    row_group: Numbers
-    shrinkage: Floats
+    column_group: Floats | int  # members in a column group
+    row_group: Floats | int
+    shrinkage: Floats | float  # E|S|/p
+
+
+class _Averages(NamedTuple):
+    """Terms of members that were drawn in one way."""
+
+    single: PairTerms
+    pairs: list[PairTerms]  # the four kinds of `_Terms`
+    column_group: int
+    shrinkage: float
 
 
 def overlap_variance(
@@ -64,9 +84,10 @@ def overlap_variance(
     >>> float(overlap_variance(20, 9, 1.0))
     0.9
     """
-    n, a, sigma = letters("overlap_variance", n=n, overlap=overlap, sigma=sigma)
-    tau, t = _rows("overlap_variance", n, n_samples, shared_rows)
-    return (sigma**2 * _inflation(a, tau, t))[()]
+    n, a, sigma = letters(n=n, overlap=overlap, sigma=sigma)
+    tau, t = _rows(n, n_samples, shared_rows)
+    v = _inflation(a, tau, t)
+    return sigma**2 * v
 
 
 def overlap_bias(
@@ -92,30 +113,30 @@ def overlap_bias(
     >>> float(overlap_bias(20, 9, 0.5))
     0.95
     """
-    n, a, left_out = letters("overlap_bias", n=n, overlap=overlap, left_out=left_out)
-    tau, t = _rows("overlap_bias", n, n_samples, shared_rows)
-    return (left_out * (1 + _inflation(a, tau, t)))[()]
+    n, a, left_out = letters(n=n, overlap=overlap, left_out=left_out)
+    tau, t = _rows(n, n_samples, shared_rows)
+    v = _inflation(a, tau, t)
+    return left_out * (1 + v)
 
 
 def _rows(
-    function: str, n: Floats, n_samples: ArrayLike | None, shared_rows: ArrayLike | None
+    n: Floats, n_samples: ArrayLike | None, shared_rows: ArrayLike | None
 ) -> tuple[Floats, Floats]:
     """Rows per member and rows shared by two members, checked."""
-    tau = n if n_samples is None else letters(function, n_samples=n_samples)[0]
-    require(
-        tau <= n, f"{function}: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g})."
-    )
-    tau = np.broadcast_to(tau, np.broadcast_shapes(tau.shape, n.shape))
+    (tau,) = letters(n_samples=n if n_samples is None else n_samples)
+    require_at_most("n", n, n_samples=tau)
+    tau, n = np.broadcast_arrays(tau, n)
     if shared_rows is None:
         return tau, tau**2 / n
-    (shared,) = letters(function, shared_rows=shared_rows)
+    (t,) = letters(shared_rows=shared_rows)
+    is_possible = (2 * tau - n <= t) & (t <= tau)
     require(
-        (2 * tau - n <= shared) & (shared <= tau),
-        f"{function}: two members share from 2 n_samples - n to n_samples rows; got shared_rows"
-        f" from {np.min(shared):.6g} to {np.max(shared):.6g} with n_samples = {np.max(tau):.6g}, n"
-        f" = {np.min(n):.6g}.",
+        is_possible,
+        "two members share from 2 n_samples - n to n_samples rows; got shared_rows from"
+        f" {np.min(t):.6g} to {np.max(t):.6g} with n_samples = {np.max(tau):.6g}, n ="
+        f" {np.min(n):.6g}.",
     )
-    return tau, shared
+    return tau, t
 
 
 def _inflation(a: Floats, tau: Floats | float, t: Floats | float) -> Floats:
@@ -157,11 +178,10 @@ def expected_bias(
     >>> round(float(expected_bias(12, 8, 4, k=2)), 4)
     0.5517
     """
-    terms = _broadcast_terms(
-        "expected_bias", n, p, n_features, n_samples, sampling=sampling, design=design
-    )
-    k, norm = letters("expected_bias", k=k, beta_norm=beta_norm)
-    return times_square(norm, _combine(terms.bias, terms, k))[()]
+    k, norm = letters(k=k, beta_norm=beta_norm)
+    terms = _broadcast_terms(n, p, n_features, n_samples, sampling=sampling, design=design)
+    bias = _combine(terms.bias, terms, k)
+    return times_square(norm, bias)
 
 
 def expected_variance(
@@ -189,11 +209,10 @@ def expected_variance(
     >>> round(float(expected_variance(12, 8, 4, 0.5**0.5, k=2)), 4)
     0.2006
     """
-    terms = _broadcast_terms(
-        "expected_variance", n, p, n_features, n_samples, sampling=sampling, design=design
-    )
-    k, sigma = letters("expected_variance", k=k, sigma=sigma)
-    return times_square(sigma, _combine(terms.variance, terms, k))[()]
+    k, sigma = letters(k=k, sigma=sigma)
+    terms = _broadcast_terms(n, p, n_features, n_samples, sampling=sampling, design=design)
+    variance = _combine(terms.variance, terms, k)
+    return times_square(sigma, variance)
 
 
 def expected_risk(
@@ -269,13 +288,12 @@ def expected_risk(
     >>> expected_risk(60, 48, [12, 16], [0.5, 1.0], k=12, design="balanced").round(4)
     array([0.6136, 0.6056])
     """
-    terms = _broadcast_terms(
-        "expected_risk", n, p, n_features, n_samples, sampling=sampling, design=design
-    )
-    k, sigma, mu, norm = letters("expected_risk", k=k, sigma=sigma, mu=mu, beta_norm=beta_norm)
-    bias = times_square(norm, _combine(terms.bias, terms, k))
-    risk = bias + times_square(sigma, _combine(terms.variance, terms, k))
-    return rescale(risk, terms.shrinkage, mu, norm)[()]
+    k, sigma, mu, norm = letters(k=k, sigma=sigma, mu=mu, beta_norm=beta_norm)
+    terms = _broadcast_terms(n, p, n_features, n_samples, sampling=sampling, design=design)
+    bias = _combine(terms.bias, terms, k)
+    variance = _combine(terms.variance, terms, k)
+    risk = times_square(norm, bias) + times_square(sigma, variance)
+    return rescale(risk, terms.shrinkage, mu, norm)
 
 
 def optimal_n_features(
@@ -303,21 +321,20 @@ def optimal_n_features(
     """
     tau = n if n_samples is None else n_samples
     for name, value in (("n", n), ("p", p), ("sigma", sigma), ("k", k), ("n_samples", tau)):
-        scalar("optimal_n_features", name, value)
+        scalar(name, value)
     require_choice("design", design, DESIGNS)
-    top = min(p, tau - 2)
-    require(top >= 1, f"optimal_n_features needs min(p, n_samples - 2) >= 1; got {top}.")
     low = 1
-    high = top
+    high = min(p, tau - 2)
+    require(high >= 1, f"optimal_n_features needs min(p, n_samples - 2) >= 1; got {high}.")
     while True:
         sizes = np.unique(np.linspace(low, high, 65).round().astype(int))
-        best = int(
-            np.argmin(expected_risk(n, p, sizes, sigma, k=k, n_samples=n_samples, design=design))
-        )
+        risks = expected_risk(n, p, sizes, sigma, k=k, n_samples=n_samples, design=design)
+        best = int(np.argmin(risks))
         if len(sizes) == high - low + 1:
             return int(sizes[best])
-        low = int(sizes[max(best - 1, 0)])
-        high = int(sizes[min(best + 1, len(sizes) - 1)])
+        neighbours = sizes[max(best - 1, 0) : best + 2]
+        low = int(neighbours[0])
+        high = int(neighbours[-1])
 
 
 def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:
@@ -327,168 +344,164 @@ def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:
     fractions = group_fractions(k, terms.column_group, terms.row_group)
     for fraction, term in zip(fractions, grouped, strict=True):
         with np.errstate(invalid="ignore"):
-            mean = mean + np.where(fraction > 0, fraction * (term - ungrouped), 0.0)
+            change = fraction * (term - ungrouped)
+            mean = mean + np.where(fraction > 0, change, 0.0)
     return mean
 
 
 def _broadcast_terms(
-    function: str,
     n: ArrayLike,
     p: ArrayLike,
     n_features: ArrayLike,
     n_samples: ArrayLike | None,
+    *,
     sampling: str,
     design: str,
 ) -> _Terms:
     """`_terms` for every element of the broadcast of the sizes."""
     require_choice("sampling", sampling, SAMPLINGS)
     require_choice("design", design, DESIGNS)
-    letters(function, n=n, p=p, n_samples=n if n_samples is None else n_samples)
-    checked(
-        function, "n_features", n_features, EXPECTED_COLUMNS
-    )  # whole for fixed sizes: `_check_sizes`
-    sizes = np.broadcast_arrays(n, p, n_features, n if n_samples is None else n_samples)
-    elements = zip(*(size.ravel().tolist() for size in sizes), strict=True)
+    n, p, tau = letters(n=n, p=p, n_samples=n if n_samples is None else n_samples)
+    m = checked("n_features", n_features, EXPECTED_COLUMNS)  # whole for fixed sizes: `_check_sizes`
+    sizes = np.broadcast(n, p, m, tau)
     terms = [
-        _terms(function, n, p, m, tau, sampling=sampling, design=design)
-        for n, p, m, tau in elements
+        _terms(int(n), int(p), float(m), int(tau), sampling=sampling, design=design)
+        for n, p, m, tau in sizes
     ]
-    fields = [np.moveaxis(np.array(field), 0, -1) for field in zip(*terms, strict=True)]
-    return _Terms(*(field.reshape(field.shape[:-1] + sizes[0].shape) for field in fields))
+    fields = []
+    for values in zip(*terms, strict=True):
+        field = np.moveaxis(np.array(values), 0, -1)  # the combinations of sizes last
+        fields.append(field.reshape(field.shape[:-1] + sizes.shape))
+    return _Terms(*fields)
 
 
-def _terms(
-    function: str, n: int, p: int, m: float, tau: float, sampling: str, design: str
-) -> tuple[Floats, Floats, float, float, float]:
-    """The fields of `_Terms`, each along its first axis, for one combination of sizes."""
-    _check_sizes(function, n, p, m, tau, sampling=sampling)
+def _terms(n: int, p: int, m: float, tau: int, *, sampling: str, design: str) -> _Terms:
+    """Terms for one combination of sizes."""
+    _check_sizes(n, p, m, tau, sampling=sampling)
     if sampling == "fixed" and tau - 1 <= m <= tau + 1:
-        return np.full(5, np.inf if m < p else 0.0), np.full(5, np.inf), 1, 1, m / p
+        infinite = np.full(5, inf)
+        bias = infinite if m < p else np.zeros(5)
+        return _Terms(bias, infinite, column_group=1, row_group=1, shrinkage=m / p)
+    if sampling == "fixed":
+        averages = _fixed_averages(n, p, int(m), tau, design=design)
+    else:
+        averages = _coin_averages(n, p, m, tau, design=design)
+    bias, variance = np.transpose([averages.single, *averages.pairs])
     row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
-    sampling_terms = _fixed_terms if sampling == "fixed" else _coin_terms
-    single, pairs, column_group, shrinkage = sampling_terms(int(n), int(p), m, tau, design=design)
-    bias, variance = np.transpose([single, *pairs])
-    return bias, variance, column_group, row_group, shrinkage
+    return _Terms(bias, variance, averages.column_group, row_group, averages.shrinkage)
 
 
-def _fixed_terms(
-    n: int, p: int, m: float, tau: float, design: str
-) -> tuple[Any, list[Any], int, float]:
-    """Bias and variance of one member and of pairs (`_pair_averages`), group size, E|S|/p."""
-    m = int(m)
-    itself = (np.array([m]), np.ones(1), np.array([p - m]))
-    single = _average(p, itself, m / (tau - m - 1))
-    min_overlap = max(0, 2 * m - p)
-    grouped = (np.array([min_overlap]), np.ones(1), np.array([p - 2 * m + min_overlap]))
-    a, weights = _distributions.hypergeometric(p, m, m)
-    ungrouped = (a, weights, p - 2 * m + a)
-    column_group = p // max(1, min(m, p - m)) if design == "balanced" else 1
-    return (
-        single,
-        _pair_averages(n, p, tau, ungrouped=ungrouped, grouped=grouped),
-        column_group,
-        m / p,
+def _check_sizes(n: int, p: int, m: float, tau: int, *, sampling: str) -> None:
+    require(0 < tau <= n, f"n_samples must be in [1, n]; got n_samples = {tau}, n = {n}.")
+    require(0 <= m <= p, f"n_features must be in [0, p]; got n_features = {m:g}, p = {p}.")
+    if sampling == "bernoulli":
+        require(tau >= 2, f"coin flips with rejection need n_samples >= 2; got {tau}.")
+        return
+    require(
+        m == int(m),
+        f"fixed sizes are whole numbers; got n_features = {m}. Or sampling='bernoulli'.",
+    )
+    require(
+        m <= tau + 1,
+        "n_features must be at most n_samples - 2 (more rows than columns per member); got"
+        f" n_features = {m:g}, n_samples = {tau}. For minimum-norm members use"
+        " theory.minimum_norm_risk.",
     )
 
 
-def _coin_terms(
-    n: int, p: int, m: float, tau: float, design: str
-) -> tuple[Any, list[Any], int, float]:
-    """`_fixed_terms` for coin flips.
+def _fixed_averages(n: int, p: int, m: int, tau: int, *, design: str) -> _Averages:
+    """Members of m columns each."""
+    itself = Overlaps(np.array([m]), np.ones(1), np.array([p - m]))
+    single = _average(p, itself, m / (tau - m - 1))
+    min_overlap = max(0, 2 * m - p)
+    max_in_neither = p - 2 * m + min_overlap
+    grouped = Overlaps(np.array([min_overlap]), np.ones(1), np.array([max_in_neither]))
+    a, weights = _distributions.hypergeometric(p, m, m)
+    ungrouped = Overlaps(a, weights, p - 2 * m + a)
+    pairs = _average_pairs(n, p, tau, ungrouped=ungrouped, grouped=grouped)
+    block = max(1, min(m, p - m))
+    column_group = p // block if design == "balanced" else 1
+    return _Averages(single, pairs, column_group, shrinkage=m / p)
+
+
+def _coin_averages(n: int, p: int, m: float, tau: int, *, design: str) -> _Averages:
+    """Members that flip coins and expect m columns.
 
     Members that may be rejected are summed by size when rows are flipped too, or when there are
     very many columns.
     """
     alpha = m / p
-    *single, shrinkage, accepted = _coin_rows.member_terms(n, p, alpha, tau / n)
-    if accepted < 1 - _distributions.NEGLIGIBLE and (tau < n or p > MAX_EXACT_COIN_COLUMNS):
+    members = _coin_rows.member_terms(n, p, alpha, tau / n)
+    may_be_rejected = members.accepted < 1 - _distributions.NEGLIGIBLE
+    if may_be_rejected and (tau < n or p > MAX_EXACT_COIN_COLUMNS):
         inflations = [_coin_inflation(n, tau, row_design) for row_design in DESIGNS]
         pairs = _coin_rows.pair_terms(n, p, alpha, tau / n, inflations=inflations)
     else:
-        ungrouped, grouped = _coin_overlaps(p, alpha, int(tau) - 2, design)
-        pairs = _pair_averages(n, p, tau, ungrouped=ungrouped, grouped=grouped)
+        ungrouped, grouped = _coin_overlaps(p, alpha, tau - 2, design)
+        pairs = _average_pairs(n, p, tau, ungrouped=ungrouped, grouped=grouped)
+    column_group = 1
     smaller = min(alpha, 1 - alpha)
-    column_group = (
-        int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1
-    )
-    return single, pairs, column_group, shrinkage
+    if design == "balanced" and smaller > 0:
+        column_group = int(1 / max(smaller, 2.0**-53) + 1e-9)
+    return _Averages(members.terms, pairs, column_group, members.shrinkage)
 
 
-def _pair_averages(
-    n: int, p: int, tau: float, ungrouped: Overlaps, grouped: Overlaps
-) -> list[tuple[float, float]]:
-    """Bias and variance of the four kinds of pairs of `_Terms`, from overlaps without and with a
-    column group.
+def _average_pairs(
+    n: int, p: int, tau: int, *, ungrouped: Overlaps, grouped: Overlaps
+) -> list[PairTerms]:
+    """Terms of the four kinds of pairs of `_Terms`, from overlaps without and with a column
+    group.
     """
     averages = []
     for row_design in DESIGNS:
         for overlaps in (ungrouped, grouped):
-            inflation = _mean_inflation(overlaps[0], n, tau, row_design)
-            averages.append(_average(p, overlaps, inflation))
+            v = _mean_inflation(overlaps.values, n, tau, row_design)
+            averages.append(_average(p, overlaps, v))
     return averages
 
 
-def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: str) -> None:
-    require(
-        0 < tau <= n, f"{function}: n_samples must be in [1, n]; got n_samples = {tau}, n = {n}."
-    )
-    require(
-        0 <= m <= p, f"{function}: n_features must be in [0, p]; got n_features = {m}, p = {p}."
-    )
-    if sampling == "bernoulli":
-        require(tau >= 2, f"{function}: coin flips with rejection need n_samples >= 2; got {tau}.")
-        return
-    require(
-        m == int(m),
-        f"{function}: fixed sizes are whole numbers; got n_features = {m}. Or"
-        " sampling='bernoulli'.",
-    )
-    require(
-        m <= tau + 1,
-        f"{function} needs n_features <= n_samples - 2 (more rows than columns per member); got"
-        f" n_features = {m}, n_samples = {tau}. For minimum-norm members use"
-        " theory.minimum_norm_risk.",
-    )
+def _average(p: int, overlaps: Overlaps, v: Floats | float) -> PairTerms:
+    """Terms of a pair of inflation v for each overlap, averaged over the overlaps."""
+    fraction_in_neither = overlaps.in_neither / p
+    bias = overlaps.weights @ (fraction_in_neither * (1 + v))
+    variance = np.sum(overlaps.weights * v)
+    return PairTerms(float(bias), float(variance))
 
 
-def _average(p: int, overlaps: Overlaps, inflation: Floats | float) -> tuple[float, float]:
-    """Bias (unit signal) and variance (unit noise) of a pair."""
-    _, weights, in_neither = overlaps
-    bias = float(weights @ (in_neither / p * (1 + inflation)))
-    variance = float(np.sum(weights * inflation))
-    return bias, variance
-
-
-def _mean_inflation(a: ArrayLike, n: int, tau: float, row_design: str) -> Floats:
+def _mean_inflation(a: ArrayLike, n: int, tau: int, row_design: str) -> Floats:
     """Inflation v for each overlap, averaged over the number of shared rows: the fewest possible in
     a row group.
     """
     a = np.asarray(a, dtype=float)
     if tau == n or row_design == "balanced":
         return _inflation(a, tau, max(0, 2 * tau - n))
-    shared_rows, weights = _distributions.thin(
-        *_distributions.hypergeometric(int(n), int(tau), int(tau))
-    )
+    shared_rows, weights = _distributions.hypergeometric(n, tau, tau)
+    shared_rows, weights = _distributions.thin(shared_rows, weights)
     mean = np.zeros(len(a))
     for t, weight in zip(shared_rows, weights, strict=True):
         mean += weight * _inflation(a, tau, t)
     return mean
 
 
-def _coin_inflation(n: int, tau: float, row_design: str) -> _coin_rows.Inflation:
+def _coin_inflation(n: int, tau: int, row_design: str) -> _coin_rows.Inflation:
+    """Inflation v with coin-flip rows, as a function of the number of shared columns.
+
+    It is taken at the mean number of rows, or at two more than the shared columns if that is more.
+    """
     """Inflation v with coin-flip rows, as a function of the number of shared columns.
 
     It is taken at the mean number of rows, or at two more than the shared columns if that is more.
     """
 
     def inflation(a: Floats) -> Floats:
-        overlaps = np.arange(min(n - 2, int(np.max(a)) + 1) + 1)
+        max_overlap = min(n - 2, int(np.max(a)) + 1)
+        overlaps = np.arange(max_overlap + 1)
         below_mean = overlaps <= tau - 2
-        at_mean = _mean_inflation(overlaps[below_mean], n, tau, row_design)
-        above_mean = [
+        at_mean_rows = _mean_inflation(overlaps[below_mean], n, tau, row_design)
+        at_more_rows = [
             _mean_inflation([x], n, x + 2, row_design)[0] for x in overlaps[~below_mean].tolist()
         ]
-        v: Floats = np.interp(a, overlaps, [*at_mean, *above_mean])
+        v: Floats = np.interp(a, overlaps, [*at_mean_rows, *at_more_rows])
         return v
 
     return inflation
@@ -503,7 +516,8 @@ def _coin_overlaps(p: int, alpha: float, max_size: int, design: str) -> tuple[Ov
         return ungrouped, ungrouped
     p_shared = max(0.0, 2 * alpha - 1)
     grouped, p_both_accepted = _distributions.coin_pair(p, p_shared, alpha - p_shared, max_size)
-    p_one_redrawn = 2 * (float(_distributions.at_most(max_size, p, alpha)) - p_both_accepted)
+    p_accepted = float(_distributions.at_most(max_size, p, alpha))
+    p_one_redrawn = 2 * (p_accepted - p_both_accepted)
     if p_one_redrawn > _distributions.NEGLIGIBLE:
         replaced = _distributions.replaced_pair(p, alpha, max_size)
         grouped = _distributions.mixture(grouped, p_both_accepted, replaced, p_one_redrawn)

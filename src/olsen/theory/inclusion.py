@@ -8,12 +8,14 @@ of the number of shared columns (`expected_diagonal_risk`), in the limit through
 (`diagonal_risk`). The best probabilities for a known signal follow from the two formulas.
 """
 
+from math import inf
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from . import _arguments, _distributions
-from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, checked, letters, require, scalar
+from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, letters, scalar
 from ._pairs import mean_of_pairs
 from .covariance import _effective_penalty
 
@@ -27,7 +29,7 @@ def diagonal_risk(
     sigma: "ArrayLike",
     *,
     n: float,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""Risk of coin-flip members with one inclusion probability per feature, diagonal covariance.
@@ -46,50 +48,36 @@ def diagonal_risk(
     >>> float(diagonal_risk(np.ones(p), np.full(p, p**-0.5), np.full(p, 0.5), 0.5**0.5, n=400).round(12))
     0.5
     """
-    variances, beta, alpha, sigma, k, eta = letters(
-        "diagonal_risk",
-        variances=variances,
-        beta=beta,
-        probabilities=probabilities,
-        sigma=sigma,
-        k=k,
-        eta=eta,
-    )
-    checked("diagonal_risk", "n", n, ROWS_OF_A_LIMIT)
-    _require_columns(
-        "diagonal_risk", alpha.shape, probabilities=alpha, beta=beta, variances=variances
-    )
-    require(
-        alpha.sum() < eta * n,
-        "diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got"
-        f" {alpha.sum():.6g} and eta * n = {np.min(eta) * n:.6g}. For minimum-norm members use"
-        " theory.covariance_risk.",
-    )
-    return _limit(alpha, variances * beta**2, sigma, n=n, k=k, eta=eta)[()]
-
-
-def _limit(
-    alpha: Floats, signal: Floats, sigma: ArrayLike, n: float, k: ArrayLike, eta: ArrayLike = 1.0
-) -> Floats:
-    """`diagonal_risk` of checked arguments."""
-    noise = np.square(sigma)
-    pair = (noise + np.sum((1 - alpha) ** 2 * signal)) / (1 - np.sum(alpha**2) / n) - noise
-    single = (noise + np.sum((1 - alpha) * signal)) / (
-        1 - alpha.sum() / (np.asarray(eta) * n)
-    ) - noise
+    alpha, sigma, k, eta = letters(probabilities=probabilities, sigma=sigma, k=k, eta=eta)
+    n = scalar("n", n, ROWS_OF_A_LIMIT)
+    signal = _signal(variances, beta, shape=alpha.shape)
+    columns = alpha.sum()
+    if np.any(columns >= eta * n):
+        rows = np.min(eta) * n
+        raise ValueError(
+            "diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got"
+            f" {columns:.6g} and eta * n = {rows:.6g}. For minimum-norm members use"
+            " theory.covariance_risk."
+        )
+    noise = sigma**2
+    pair_bias = np.sum((1 - alpha) ** 2 * signal)
+    single_bias = np.sum((1 - alpha) * signal)
+    pair = (noise + pair_bias) / (1 - np.sum(alpha**2) / n) - noise
+    single = (noise + single_bias) / (1 - columns / (eta * n)) - noise
     return mean_of_pairs(single, pair, k)
 
 
-def _require_columns(function: str, shape: tuple[int, ...], **vectors: Floats) -> None:
-    """Raise unless every vector has one entry per column of `shape`, or a single entry that stands
-    for all columns.
-    """
-    for name, vector in vectors.items():
-        require(
-            len(shape) == 1 and vector.shape in (shape, (1,), ()),
-            f"{function}: {name} must have one entry for each column, a shape {shape}; got"
-            f" {vector.shape}.",
-        )
+def _signal(variances: ArrayLike, beta: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """The signal b_j^2 of each column; numbers stand for all columns."""
+    if len(shape) != 1:
+        raise ValueError(f"probabilities must have one entry for each column; got shape {shape}.")
+    variances, beta = letters(variances=variances, beta=beta)
+    for name, vector in (("variances", variances), ("beta", beta)):
+        if vector.shape not in (shape, (1,), ()):
+            raise ValueError(
+                f"{name} must have one entry for each column, a shape {shape}; got {vector.shape}."
+            )
+    return variances * beta**2
 
 
 def expected_diagonal_risk(
@@ -99,7 +87,7 @@ def expected_diagonal_risk(
     sigma: "ArrayLike",
     *,
     n: float,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
 ) -> "Floats":
     r"""Expected risk at finite n of members that flip one coin per column, diagonal covariance, all
     rows.
@@ -145,51 +133,56 @@ def expected_diagonal_risk(
     >>> float(expected_diagonal_risk(np.ones(30), [1.0] + 29 * [0.0], [1.0] + 29 * [0.0], 0.5, n=40, k=5).round(4))
     0.0066
     """
-    name = "expected_diagonal_risk"
-    variances, beta, alpha, sigma, k = letters(
-        name, variances=variances, beta=beta, probabilities=probabilities, sigma=sigma, k=k
-    )
-    rows = scalar(name, "n", n, ROWS)
-    _require_columns(name, alpha.shape, probabilities=alpha, beta=beta, variances=variances)
-    signal = variances * beta**2
+    alpha, sigma, k = letters(probabilities=probabilities, sigma=sigma, k=k)
+    signal = _signal(variances, beta, shape=alpha.shape)
+    rows = scalar("n", n, ROWS)
     columns = float(alpha.sum())
-    max_size = int(min(rows - 2, len(alpha)))
-    require(
-        rows >= 2 and columns <= rows - 1,
-        f"{name} needs sum(probabilities) <= n - 1 (least-squares members); got {columns:.6g} and n"
-        f" = {rows:.6g}. Use smaller probabilities, or theory.covariance_risk for minimum-norm"
-        " members.",
-    )
-    single, rejected = _distributions.coins_one_by_one(alpha, (1 - alpha) * signal, max_size)
-    require(
-        rejected < 1 - 1e-6,
-        f"{name}: coin flips that expect {columns:.6g} columns are accepted up to n - 2 ="
-        f" {rows - 2:.6g} only, which has probability {1 - rejected:.1g}. Use smaller"
-        " probabilities, or more rows n.",
-    )
-    if rejected < _distributions.NEGLIGIBLE:
-        pair, _ = _distributions.coins_one_by_one(alpha**2, (1 - alpha) ** 2 * signal, max_size)
-    else:
-        cost = _distributions.accepted_coins_cost(alpha, alpha**2, max_size)
-        require(
-            cost <= MAX_EXACT_TERMS,
-            f"{name}: members of {columns:.6g} expected columns have more than n - 2 ="
-            f" {rows - 2:.6g} with a probability of {rejected:.1g} and are drawn again; to count"
-            f" this exactly takes {cost:.1g} terms. Use smaller probabilities, or the limit,"
-            " theory.diagonal_risk.",
+    if rows < 2 or columns > rows - 1:
+        raise ValueError(
+            f"expected_diagonal_risk needs sum(probabilities) <= n - 1 (least-squares members); got"
+            f" {columns:.6g} and n = {rows:.6g}. Use smaller probabilities, or"
+            " theory.covariance_risk for minimum-norm members."
         )
-        pair = _distributions.accepted_coins(alpha, alpha**2, (1 - alpha) ** 2 * signal, max_size)
-    return mean_of_pairs(_inflated(single, sigma, rows), _inflated(pair, sigma, rows), k)[()]
+    max_size = int(min(rows - 2, len(alpha)))
+    single, rejected = _distributions.coins_one_by_one(alpha, (1 - alpha) * signal, max_size)
+    if rejected >= 1 - 1e-6:
+        raise ValueError(
+            f"coin flips that expect {columns:.6g} columns are accepted up to n - 2 ="
+            f" {rows - 2:.6g} only, which has probability {1 - rejected:.1g}. Use smaller"
+            " probabilities, or more rows n."
+        )
+    in_both = alpha**2
+    missed_by_both = (1 - alpha) ** 2 * signal
+    if rejected < _distributions.NEGLIGIBLE:
+        pair, _ = _distributions.coins_one_by_one(in_both, missed_by_both, max_size)
+    else:
+        n_terms = _distributions.accepted_coins_cost(alpha, in_both, max_size)
+        if n_terms > MAX_EXACT_TERMS:
+            raise ValueError(
+                f"members of {columns:.6g} expected columns have more than n - 2 = {rows - 2:.6g}"
+                f" with a probability of {rejected:.1g} and are drawn again; to count this exactly"
+                f" takes {n_terms:.1g} terms. Use smaller probabilities, or the limit,"
+                " theory.diagonal_risk."
+            )
+        pair = _distributions.accepted_coins(alpha, in_both, missed_by_both, max_size)
+    single_risk = _inflated(single, sigma, rows)
+    pair_risk = _inflated(pair, sigma, rows)
+    return mean_of_pairs(single_risk, pair_risk, k)
 
 
-def _inflated(counts: Floats, sigma: ArrayLike, n: float) -> Floats:
+def _inflated(counts: Floats, sigma: Floats, n: float) -> Floats:
+    """Risk of a pair from `coins_one_by_one` or `accepted_coins`, conditioned on the event of the
+    counts.
+    """
     """Risk of a pair from `coins_one_by_one` or `accepted_coins`, conditioned on the event of the
     counts.
     """
     probability, left_out = counts / counts[0].sum()
     a = np.arange(len(probability))
-    inflation = a / (n - a - 1)
-    risk: Floats = left_out @ (1 + inflation) + np.square(sigma) * (probability @ inflation)
+    v = a / (n - a - 1)
+    bias = left_out @ (1 + v)
+    variance = probability @ v
+    risk: Floats = bias + sigma**2 * variance
     return risk
 
 
@@ -212,15 +205,15 @@ def ridge_matched_probabilities(Sigma: "ArrayLike", penalty: float, *, n: float)
     >>> ridge_matched_probabilities([1.0, 1.0, 1.0, 1.0], 4.0, n=6).round(12)
     array([0.5, 0.5, 0.5, 0.5])
     """
-    Sigma = _arguments.covariance("ridge_matched_probabilities", Sigma)
-    rows = scalar("ridge_matched_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    eigenvalues, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
-    eigenvalues = np.maximum(eigenvalues, 0.0)  # negative eigenvalues are rounding
-    mu = _effective_penalty(
-        eigenvalues, rows, scalar("ridge_matched_probabilities", "penalty", penalty)
-    )
-    shrinkage = eigenvalues / np.where(eigenvalues > 0, eigenvalues + mu, 1.0)
-    return np.minimum(vectors**2 @ shrinkage, 1.0)
+    Sigma = _arguments.covariance(Sigma)
+    rows = scalar("n", n, ROWS_OF_A_LIMIT)
+    penalty = scalar("penalty", penalty)
+    is_diagonal = Sigma.ndim == 1
+    s, vectors = (Sigma, np.eye(len(Sigma))) if is_diagonal else np.linalg.eigh(Sigma)
+    s = np.maximum(s, 0.0)  # negative eigenvalues are rounding
+    mu = _effective_penalty(s, rows, penalty)
+    smoother = s / np.where(s > 0, s + mu, 1.0)
+    return np.minimum(vectors**2 @ smoother, 1.0)
 
 
 def optimal_probabilities(
@@ -241,19 +234,18 @@ def optimal_probabilities(
     >>> optimal_probabilities(np.ones(4), np.full(4, 0.5), 0.5**0.5, n=4).round(12)
     array([0.5, 0.5, 0.5, 0.5])
     """
-    variances, beta = letters("optimal_probabilities", variances=variances, beta=beta)
-    _require_columns("optimal_probabilities", beta.shape, beta=beta, variances=variances)
-    scalar("optimal_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    positive = _arguments.SPREAD._replace(
-        least=LEAST, way_out="Without noise take every feature of non-zero signal."
-    )
-    scalar("optimal_probabilities", "sigma", sigma, positive)
-    signal = variances * beta**2
+    (beta,) = letters(beta=beta)
+    signal = _signal(variances, beta, shape=beta.shape)
+    n = scalar("n", n, ROWS_OF_A_LIMIT)
+    way_out = "Without noise take every feature of non-zero signal."
+    positive = _arguments.SPREAD._replace(least=LEAST, way_out=way_out)
+    noise = scalar("sigma", sigma, positive) ** 2
 
     def excess(risk: float) -> float:
-        return sigma**2 + np.sum(signal * risk / (n * signal + risk)) - risk
+        left_out = np.sum(signal * risk / (n * signal + risk))  # sum of (1 - alpha_j) b_j^2
+        return float(noise + left_out - risk)
 
-    low = sigma**2 * (1 - 1e-12)
-    high = (sigma**2 + signal.sum()) * (1 + 1e-12)
-    risk: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-15)
-    return n * signal / (n * signal + risk)
+    low = noise * (1 - 1e-12)
+    high = (noise + signal.sum()) * (1 + 1e-12)
+    total_risk: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-15)
+    return n * signal / (n * signal + total_risk)

@@ -9,7 +9,7 @@ two different members does not depend on the number of columns.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import Counts, Floats, letters, require, require_choice
+from ._arguments import Counts, Floats, letters, require, require_at_most, require_choice
 from ._distributions import hypergeometric, thin
 from ._pairs import mean_of_pairs, rescale, same_group_fraction
 
@@ -57,36 +57,32 @@ def minimum_norm_risk(
     >>> round(float(minimum_norm_risk(100, 200, 200, 0.5, k=4, n_samples=75, design="balanced")), 4)
     0.6476
     """
-    n, p, m, tau = letters(
-        "minimum_norm_risk", n=n, p=p, n_features=n_features, n_samples=n_samples
-    )
-    sigma, k, mu, norm = letters("minimum_norm_risk", sigma=sigma, k=k, mu=mu, beta_norm=beta_norm)
+    n, p, m, tau = letters(n=n, p=p, n_features=n_features, n_samples=n_samples)
+    sigma, k, mu, norm = letters(sigma=sigma, k=k, mu=mu, beta_norm=beta_norm)
     require_choice("design", design, ("independent", "balanced"))
-    require(
-        tau <= n,
-        f"minimum_norm_risk: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).",
-    )
-    require(
-        m <= p,
-        f"minimum_norm_risk: n_features ({np.max(m):.6g}) cannot exceed p ({np.min(p):.6g}).",
-    )
+    require_at_most("n", n, n_samples=tau)
+    require_at_most("p", p, n_features=m)
     require(
         m >= tau + 2,
         f"minimum_norm_risk needs n_features >= n_samples + 2; got n_features = {np.min(m):.6g}"
         f" with n_samples = {np.max(tau):.6g}. With fewer columns than rows use"
         " theory.expected_risk; in between it is infinite.",
     )
-    inflation = tau / (m - tau - 1)
-    single = norm**2 * (1 - tau / p + (1 - m / p) * inflation) + sigma**2 * inflation
+    v = tau / (m - tau - 1)
+    single_bias = 1 - tau / p + (1 - m / p) * v
+    single = norm**2 * single_bias + sigma**2 * v
     bias, variance = _mean_pair_terms(n, p, m, tau)
     pair = norm**2 * bias + sigma**2 * variance
     risk = mean_of_pairs(single, pair, k)
     if design == "balanced":
-        bias, variance = _pair_terms(p, m, tau, np.maximum(0, 2 * tau - n))
+        fewest_shared = np.maximum(0, 2 * tau - n)
+        bias, variance = _pair_terms(p, m, tau, fewest_shared)
         grouped_pair = norm**2 * bias + sigma**2 * variance
-        n_folds = np.floor(n / np.maximum(1, np.minimum(tau, n - tau)))
+        fold = np.maximum(1, np.minimum(tau, n - tau))
+        n_folds = np.floor(n / fold)
         risk = risk + same_group_fraction(k, n_folds) * (grouped_pair - pair)
-    return rescale(risk, tau / p, mu, norm)[()]
+    delta = tau / p
+    return rescale(risk, delta, mu, norm)
 
 
 def _pair_terms(p: Floats, m: Floats, tau: Floats, t: Floats | Counts) -> tuple[Floats, Floats]:
@@ -100,12 +96,11 @@ def _pair_terms(p: Floats, m: Floats, tau: Floats, t: Floats | Counts) -> tuple[
 
 def _mean_pair_terms(n: Floats, p: Floats, m: Floats, tau: Floats) -> Floats:
     """`_pair_terms` averaged over the number of rows that two independent members share."""
-    n, p, m, tau = np.broadcast_arrays(n, p, m, tau)
-    terms = np.empty((2, *n.shape))
-    for index in np.ndindex(n.shape):
-        shared_rows, weights = thin(
-            *hypergeometric(int(n[index]), int(tau[index]), int(tau[index]))
-        )
-        bias, variance = _pair_terms(p[index], m[index], tau[index], shared_rows)
-        terms[(slice(None), *index)] = [weights @ bias, weights @ variance]
-    return terms
+    sizes = np.broadcast(n, p, m, tau)
+    means = []
+    for n_, p_, m_, tau_ in sizes:
+        shared_rows, weights = hypergeometric(int(n_), int(tau_), int(tau_))
+        shared_rows, weights = thin(shared_rows, weights)
+        bias, variance = _pair_terms(p_, m_, tau_, shared_rows)
+        means.append((weights @ bias, weights @ variance))
+    return np.transpose(means).reshape(2, *sizes.shape)

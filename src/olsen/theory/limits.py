@@ -10,6 +10,9 @@ For a signal of norm r use sigma / r and multiply by r**2. The paper scales the 
 holds for a single member, so the scaled risk holds for every `k` with the risk of that `k`.
 """
 
+from math import inf
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -17,30 +20,42 @@ from ._arguments import Floats, letters, require, require_choice
 from ._pairs import mean_of_pairs, rescale, times_square
 
 
+class _Terms(NamedTuple):
+    """Bias, and variance at sigma = 1, of a single member (i == j) and of a pair (i != j)."""
+
+    single_bias: Floats
+    pair_bias: Floats
+    single_variance: Floats
+    pair_variance: Floats
+
+
 def _gap(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
     """eta - alpha * gamma, exactly zero where only rounding keeps it from the peak."""
     gap = eta - alpha * gamma
-    return np.where(np.abs(gap) <= 4 * np.finfo(float).eps * eta, 0.0, gap)
+    rounding = 4 * np.finfo(float).eps * eta
+    return np.where(np.abs(gap) <= rounding, 0.0, gap)
 
 
-def _terms(
-    alpha: Floats, gamma: Floats, eta: Floats
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Bias, and variance at sigma = 1, each for a single member (i == j) and for a pair (i != j)."""
+def _terms(alpha: Floats, gamma: Floats, eta: Floats) -> _Terms:
     gap = _gap(alpha, gamma, eta)
+    is_below_peak = gap > 0
     delta = np.minimum(alpha, eta / gamma)
     shared = delta**2 * gamma
+    outside_row_space = 1 - eta / gamma
     with np.errstate(divide="ignore", invalid="ignore"):
-        left_out = np.where(alpha < 1, eta * (1 - alpha) / np.abs(gap), 0.0)
-        single_bias = np.where(gap > 0, left_out, 1 - eta / gamma + left_out)
-        pair_bias = np.where(delta < 1, (1 - delta) ** 2 / (1 - shared), 0.0)
-        single_variance = np.where(gap > 0, alpha * gamma, eta) / np.abs(gap)
+        distance = np.abs(gap)
+        left_out = eta * (1 - alpha) / distance
+        left_out = np.where(alpha < 1, left_out, 0.0)
+        single_bias = np.where(is_below_peak, left_out, outside_row_space + left_out)
+        pair_bias = (1 - delta) ** 2 / (1 - shared)
+        pair_bias = np.where(delta < 1, pair_bias, 0.0)
+        single_variance = np.where(is_below_peak, alpha * gamma, eta) / distance
         pair_variance = shared / (1 - shared)
-        return (single_bias, pair_bias), (single_variance, pair_variance)
+    return _Terms(single_bias, pair_bias, single_variance, pair_variance)
 
 
 def limiting_bias(
-    alpha: "ArrayLike", gamma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+    alpha: "ArrayLike", gamma: "ArrayLike", *, k: "ArrayLike" = inf, eta: "ArrayLike" = 1.0
 ) -> "Floats":
     r"""Limiting bias of `k` members (paper, eq. limiting-bias).
 
@@ -60,9 +75,9 @@ def limiting_bias(
     >>> round(float(limiting_bias(0.5, 0.5)), 6), round(float(limiting_bias(0.5, 0.5, k=1)), 6)
     (0.285714, 0.666667)
     """
-    alpha, gamma, k, eta = letters("limiting_bias", alpha=alpha, gamma=gamma, k=k, eta=eta)
-    bias, _ = _terms(alpha, gamma, eta)
-    return mean_of_pairs(*bias, k)[()]
+    alpha, gamma, k, eta = letters(alpha=alpha, gamma=gamma, k=k, eta=eta)
+    terms = _terms(alpha, gamma, eta)
+    return mean_of_pairs(terms.single_bias, terms.pair_bias, k)
 
 
 def limiting_variance(
@@ -70,7 +85,7 @@ def limiting_variance(
     gamma: "ArrayLike",
     sigma: "ArrayLike",
     *,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""Limiting variance of `k` members (paper, eq. limiting-variance and section 5.2).
@@ -87,11 +102,10 @@ def limiting_variance(
     >>> round(float(limiting_variance(0.5, 0.5, 1.0)), 6), round(float(limiting_variance(0.5, 0.5, 1.0, k=1)), 6)
     (0.142857, 0.333333)
     """
-    alpha, gamma, sigma, k, eta = letters(
-        "limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta
-    )
-    _, variance = _terms(alpha, gamma, eta)
-    return times_square(sigma, mean_of_pairs(*variance, k))[()]
+    alpha, gamma, sigma, k, eta = letters(alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    terms = _terms(alpha, gamma, eta)
+    variance = mean_of_pairs(terms.single_variance, terms.pair_variance, k)
+    return times_square(sigma, variance)
 
 
 def limiting_risk(
@@ -99,7 +113,7 @@ def limiting_risk(
     gamma: "ArrayLike",
     sigma: "ArrayLike",
     *,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
     mu: "ArrayLike" = 1.0,
 ) -> "Floats":
@@ -125,18 +139,18 @@ def limiting_risk(
     >>> limiting_risk([0.25, 0.5], 2.0, 1.0, k=10)
     array([0.95714286,        inf])
     """
-    alpha, gamma, sigma, k, eta, mu = letters(
-        "limiting_risk", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta, mu=mu
-    )
-    risk = risk_of_members(alpha, gamma, sigma, k, eta)
-    return rescale(risk, np.minimum(alpha, eta / gamma), mu)[()]
+    alpha, gamma, sigma = letters(alpha=alpha, gamma=gamma, sigma=sigma)
+    k, eta, mu = letters(k=k, eta=eta, mu=mu)
+    risk = risk_of_members(alpha, gamma, sigma, k=k, eta=eta)
+    delta = np.minimum(alpha, eta / gamma)
+    return rescale(risk, delta, mu)
 
 
 def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
     """`limiting_risk` at mu = 1, of arguments already checked."""
-    bias, variance = _terms(alpha, gamma, eta)
-    single = bias[0] + times_square(sigma, variance[0])
-    pair = bias[1] + times_square(sigma, variance[1])
+    terms = _terms(alpha, gamma, eta)
+    single = terms.single_bias + times_square(sigma, terms.single_variance)
+    pair = terms.pair_bias + times_square(sigma, terms.pair_variance)
     return mean_of_pairs(single, pair, k)
 
 
@@ -145,7 +159,7 @@ def limiting_risk_derivative(
     gamma: "ArrayLike",
     sigma: "ArrayLike",
     *,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""Derivative of `limiting_risk` with respect to alpha, members below the peak.
@@ -163,31 +177,30 @@ def limiting_risk_derivative(
     >>> float(limiting_risk_derivative(0.5, 1.0, 0.5**0.5).round(12))
     0.0
     """
-    alpha, gamma, sigma, k, eta = letters(
-        "limiting_risk_derivative", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta
-    )
-    require(
-        alpha * gamma < eta,
-        "limiting_risk_derivative needs alpha * gamma < eta (more rows than columns per member);"
-        f" largest alpha * gamma / eta is {np.max(alpha * gamma / eta):.6g}. Differences of"
-        " limiting_risk work on both sides.",
-    )
-    return _slope(alpha, gamma, sigma, k, eta)[()]
+    alpha, gamma, sigma, k, eta = letters(alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    if np.any(alpha * gamma >= eta):
+        ratio = alpha * gamma / eta
+        raise ValueError(
+            "limiting_risk_derivative needs alpha * gamma < eta (more rows than columns per member);"
+            f" largest alpha * gamma / eta is {np.max(ratio):.6g}. Differences of limiting_risk work"
+            " on both sides."
+        )
+    return _slope(alpha, gamma, sigma, k=k, eta=eta)
 
 
 def _slope(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
+    """`limiting_risk_derivative` of checked arguments."""
+    noise = gamma * (1 + sigma**2)
+    pair_numerator = 2 * (alpha * (noise + 1) - alpha**2 * gamma - 1)
+    single_numerator = eta * (noise - eta)
     with np.errstate(divide="ignore", invalid="ignore"):
-        pair = (
-            2
-            * (alpha * (gamma * (sigma**2 + 1) + 1) - alpha**2 * gamma - 1)
-            / (1 - alpha**2 * gamma) ** 2
-        )
-        single = eta * (gamma * (1 + sigma**2) - eta) / (eta - alpha * gamma) ** 2
+        pair = pair_numerator / (1 - alpha**2 * gamma) ** 2
+        single = single_numerator / (eta - alpha * gamma) ** 2
     return mean_of_pairs(single, pair, k)
 
 
 def optimal_alpha(
-    gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+    gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = inf, eta: "ArrayLike" = 1.0
 ) -> "Floats":
     r"""The alpha in :math:`(0, \min(1, \eta/\gamma))` with the lowest limiting risk.
 
@@ -208,43 +221,46 @@ def optimal_alpha(
     >>> optimal_alpha(2.0, 0.1, k=[1, 10, 100, np.inf]).round(4)
     array([0.    , 0.31  , 0.42  , 0.4904])
     """
-    gamma, sigma, k, eta = letters("optimal_alpha", gamma=gamma, sigma=sigma, k=k, eta=eta)
+    gamma, sigma, k, eta = letters(gamma=gamma, sigma=sigma, k=k, eta=eta)
     large = np.minimum(_large_ensemble_alpha(gamma, sigma), eta / gamma)
     if np.all(np.isinf(k)):
-        return np.broadcast_to(large, np.broadcast_shapes(large.shape, k.shape))[()]
-    broadcast = np.broadcast_arrays(gamma, sigma, k, eta)
-    return np.where(np.isinf(k), large, _bounded_minimum(*broadcast))[()]
+        shape = np.broadcast_shapes(large.shape, k.shape)
+        return np.broadcast_to(large, shape)[()]
+    gamma, sigma, k, eta = np.broadcast_arrays(gamma, sigma, k, eta)
+    finite = _bounded_minimum(gamma, sigma, k=k, eta=eta)
+    return np.where(np.isinf(k), large, finite)[()]
 
 
 def _large_ensemble_alpha(gamma: Floats, sigma: Floats) -> Floats:
     noise = sigma**2
-    # c**2 - 4 gamma, written without the cancellation near gamma = 1 and sigma = 0.
+    c = gamma * (noise + 1) + 1
+    # c**2 - 4 gamma, written without the cancellation near gamma = 1 and sigma = 0
     discriminant = (gamma - 1) ** 2 + 2 * gamma * noise * (gamma + 1) + (gamma * noise) ** 2
-    return 2 / (gamma * (noise + 1) + 1 + np.sqrt(discriminant))
+    return 2 / (c + np.sqrt(discriminant))
 
 
-def _bounded_minimum(
-    gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, points: int = 128
-) -> Floats:
+def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
     """Grid, then bisection on the slope between the neighbours of the best grid point."""
+    n_intervals = 128
     max_alpha = np.minimum(1, eta / gamma)
-    best_risk = np.full(max_alpha.shape, np.inf)
-    best_fraction = np.zeros(max_alpha.shape)
-    for fraction in np.linspace(0, 1, points + 1):
+    best_risk = np.full(max_alpha.shape, inf)
+    best = np.zeros(max_alpha.shape)  # fraction of max_alpha
+    for fraction in np.linspace(0, 1, n_intervals + 1):
         risk = risk_of_members(fraction * max_alpha, gamma, sigma, k=k, eta=eta)
         is_better = risk < best_risk
         best_risk = np.where(is_better, risk, best_risk)
-        best_fraction = np.where(is_better, fraction, best_fraction)
-    low = np.maximum(best_fraction - 1 / points, 0)
-    high = np.minimum(best_fraction + 1 / points, 1)
+        best = np.where(is_better, fraction, best)
+    low = np.maximum(best - 1 / n_intervals, 0)
+    high = np.minimum(best + 1 / n_intervals, 1)
     for _ in range(60):
         middle = (low + high) / 2
-        rising = _slope(middle * max_alpha, gamma, sigma, k=k, eta=eta) > 0
-        low = np.where(rising, low, middle)
-        high = np.where(rising, middle, high)
+        is_rising = _slope(middle * max_alpha, gamma, sigma, k=k, eta=eta) > 0
+        low = np.where(is_rising, low, middle)
+        high = np.where(is_rising, middle, high)
     # A risk that only rises leaves low at 0, one that only falls leaves high at 1: the ends of the
     # interval.
-    return np.where(low == 0, 0.0, high) * max_alpha
+    best = np.where(low == 0, 0.0, high)
+    return best * max_alpha
 
 
 def required_members(
@@ -273,24 +289,23 @@ def required_members(
     >>> int(required_members(1.0, 0.5**0.5)), int(required_members(1.0, 0.5**0.5, design="balanced"))
     (200, 100)
     """
-    gamma, sigma, excess, eta = letters(
-        "required_members", gamma=gamma, sigma=sigma, excess=excess, eta=eta
-    )
+    gamma, sigma, excess, eta = letters(gamma=gamma, sigma=sigma, excess=excess, eta=eta)
     require_choice("design", design, ("independent", "balanced"))
     alpha = _large_ensemble_alpha(gamma, sigma)
-    require(
-        eta > alpha * gamma,
-        "required_members needs eta > alpha_* gamma (members below the interpolation peak);"
-        f" largest alpha_* gamma / eta is {np.max(alpha * gamma / eta):.6g}. Use more rows, or"
-        " optimal_alpha(gamma, sigma, k=k, eta=eta).",
-    )
-    excess_times_k = 1 / (eta - alpha * gamma)  # the relative excess of k members, times k
-    if design == "balanced":
-        require(
-            eta == 1, f"required_members: balanced designs need eta = 1; got {np.min(eta):.6g}."
+    gap = eta - alpha * gamma
+    if np.any(gap <= 0):
+        raise ValueError(
+            "required_members needs eta > alpha_* gamma (members below the interpolation peak);"
+            f" smallest eta - alpha_* gamma is {np.min(gap):.6g}. Use more rows, or"
+            " optimal_alpha(gamma, sigma, k=k, eta=eta)."
         )
-        excess_times_k = excess_times_k - 1 / (1 - np.maximum(0, 2 * alpha - 1) * gamma)
-    return np.maximum(1, np.ceil(excess_times_k / excess * (1 - 1e-12)))[()]
+    excess_times_k = 1 / gap  # the relative excess of k members, times k
+    if design == "balanced":
+        require(eta == 1, f"balanced designs need eta = 1; got {np.min(eta):.6g}.")
+        overlap = np.maximum(0, 2 * alpha - 1)
+        excess_times_k = excess_times_k - 1 / (1 - overlap * gamma)
+    k = np.ceil(excess_times_k / excess * (1 - 1e-12))
+    return np.maximum(1, k)
 
 
 def better_side(gamma: "ArrayLike", sigma: "ArrayLike") -> "NDArray[np.str_]":
@@ -310,9 +325,11 @@ def better_side(gamma: "ArrayLike", sigma: "ArrayLike") -> "NDArray[np.str_]":
     >>> print(better_side(2.0, 0.5), better_side(0.1, 0.5))
     rows features
     """
-    gamma, sigma = letters("better_side", gamma=gamma, sigma=sigma)
+    gamma, sigma = letters(gamma=gamma, sigma=sigma)
     alpha = _large_ensemble_alpha(gamma, sigma)
-    return np.where((1 - alpha * gamma) ** 2 < gamma * (1 - alpha), "rows", "features")[()]
+    excess_of_rows = (1 - alpha * gamma) ** 2
+    excess_of_features = gamma * (1 - alpha)  # both times gamma (1 - alpha gamma) k
+    return np.where(excess_of_rows < excess_of_features, "rows", "features")[()]
 
 
 def scaled_risk(risk: "ArrayLike", shrinkage: "ArrayLike", mu: "ArrayLike") -> "Floats":
@@ -331,17 +348,18 @@ def scaled_risk(risk: "ArrayLike", shrinkage: "ArrayLike", mu: "ArrayLike") -> "
     >>> float(scaled_risk(0.5, 0.5, 1.0)), float(scaled_risk(0.5, 0.5, 0.0))
     (0.5, 1.0)
     """
-    risk, shrinkage, mu = letters("scaled_risk", risk=risk, shrinkage=shrinkage, mu=mu)
-    min_risk = (
-        1 - shrinkage
-    ) ** 2  # from the projection on the signal: the variance of <beta, b> is not negative
-    require(
-        risk >= min_risk * (1 - 1e-9) - 1e-15,  # a margin for the rounding of a risk from a formula
-        "scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a"
-        f" signal of norm 1; got a risk {np.max(min_risk - risk):.6g} below that. For a signal of"
-        " norm r divide the risk by r**2.",
-    )
-    return rescale(risk, shrinkage, mu)[()]
+    risk, shrinkage, mu = letters(risk=risk, shrinkage=shrinkage, mu=mu)
+    # the bias along the signal alone; the variance of <beta, b> is not negative
+    min_risk = (1 - shrinkage) ** 2
+    tolerated = min_risk * (1 - 1e-9) - 1e-15  # for the rounding of a risk from a formula
+    if np.any(risk < tolerated):
+        missing = np.max(min_risk - risk)
+        raise ValueError(
+            "scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for"
+            f" a signal of norm 1; got a risk {missing:.6g} below that. For a signal of norm r"
+            " divide the risk by r**2."
+        )
+    return rescale(risk, shrinkage, mu)
 
 
 def optimal_mu(
@@ -349,7 +367,7 @@ def optimal_mu(
     gamma: "ArrayLike",
     sigma: "ArrayLike",
     *,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""The best scale of `k` members in the limit.
@@ -367,7 +385,7 @@ def optimal_mu(
     >>> round(float(optimal_mu(0.5, 1.0, 0.5**0.5)), 12), round(float(optimal_mu(0.25, 1.0, 0.5**0.5)), 4)
     (1.0, 1.875)
     """
-    mu, _ = _scale_and_shrinkage("optimal_mu", alpha, gamma, sigma, k=k, eta=eta)
+    mu, _ = _scale_and_shrinkage(alpha, gamma, sigma, k=k, eta=eta)
     return mu[()]
 
 
@@ -376,7 +394,7 @@ def optimally_scaled_risk(
     gamma: "ArrayLike",
     sigma: "ArrayLike",
     *,
-    k: "ArrayLike" = np.inf,
+    k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
 ) -> "Floats":
     r"""Limiting risk at the best scale.
@@ -391,38 +409,32 @@ def optimally_scaled_risk(
     >>> round(float(optimally_scaled_risk(0.25, 1.0, 0.5**0.5)), 4)
     0.5312
     """
-    mu, shrinkage = _scale_and_shrinkage("optimally_scaled_risk", alpha, gamma, sigma, k=k, eta=eta)
-    return (1 - mu * shrinkage)[()]
+    mu, delta = _scale_and_shrinkage(alpha, gamma, sigma, k=k, eta=eta)
+    return 1 - mu * delta
 
 
 def _scale_and_shrinkage(
-    function: str,
-    alpha: ArrayLike,
-    gamma: ArrayLike,
-    sigma: ArrayLike,
-    k: ArrayLike,
-    eta: ArrayLike,
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, k: ArrayLike, eta: ArrayLike
 ) -> tuple[Floats, Floats]:
     r"""The best scale :math:`\mu_*` and the shrinkage :math:`\delta`.
 
     The reciprocal :math:`(R_k + 2\delta - 1)/\delta` of the scale is written out term by term: for
     few columns the difference of the risk and 1 would lose all digits.
     """
-    alpha, gamma, sigma, k, eta = letters(
-        function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta
-    )
+    alpha, gamma, sigma, k, eta = letters(alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
     require(
-        alpha > 0,
-        f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.",
+        alpha > 0, "alpha must be positive: an ensemble without columns is zero at every scale."
     )
     delta = np.minimum(alpha, eta / gamma)
     gap = _gap(alpha, gamma, eta)
+    is_at_peak = gap == 0
     noise = gamma * (1 + sigma**2)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         below_peak = (eta + noise - 2 * alpha * gamma) / gap
         above_peak = 1 + gamma * (1 - alpha + sigma**2) / -gap
-        single = np.where(gap > 0, below_peak, np.where(gap < 0, above_peak, np.inf))
+        single = np.where(gap > 0, below_peak, above_peak)
+        single = np.where(is_at_peak, inf, single)
         pair = delta * (1 + noise - 2 * delta * gamma) / (1 - delta**2 * gamma)
         mu = 1 / mean_of_pairs(single, pair, k)
-    is_exact = (alpha == 1) & (gap == 0) & (sigma == 0)  # a square system without noise
-    return np.where(is_exact, 1.0, mu), delta
+    solves_square_system = (alpha == 1) & is_at_peak & (sigma == 0)
+    return np.where(solves_square_system, 1.0, mu), delta

@@ -26,9 +26,14 @@ def alpha_from_penalty(lam: "ArrayLike", gamma: "ArrayLike") -> "Floats":
     >>> float(alpha_from_penalty(0.5, 1.0))
     0.5
     """
-    lam, gamma = letters("alpha_from_penalty", lam=lam, gamma=gamma)
-    root = np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
-    return (2 / (1 + gamma + lam + root))[()]
+    lam, gamma = letters(lam=lam, gamma=gamma)
+    b = 1 + gamma + lam
+    return 2 / (b + _root(lam, gamma))
+
+
+def _root(lam: Floats, gamma: Floats) -> Floats:
+    """The root of (1 + gamma + lam)**2 - 4 gamma, without cancellation near gamma = 1."""
+    return np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
 
 
 def penalty_from_alpha(alpha: "ArrayLike", gamma: "ArrayLike") -> "Floats":
@@ -45,14 +50,16 @@ def penalty_from_alpha(alpha: "ArrayLike", gamma: "ArrayLike") -> "Floats":
     >>> float(penalty_from_alpha(0.5, 1.0))
     0.5
     """
-    alpha, gamma = letters("penalty_from_alpha", alpha=alpha, gamma=gamma)
+    alpha, gamma = letters(alpha=alpha, gamma=gamma)
+    shared = alpha * gamma
     require(
-        (alpha > 0) & (alpha * gamma <= 1 + 1e-15),
+        (alpha > 0) & (shared <= 1 + 1e-15),
         "penalty_from_alpha needs 0 < alpha <= min(1, 1 / gamma); largest alpha * gamma is "
-        f"{np.max(alpha * gamma):.6g}. Interpolating members act like alpha = eta / gamma.",
+        f"{np.max(shared):.6g}. Interpolating members act like alpha = eta / gamma.",
     )
     with np.errstate(over="ignore"):  # the penalty is infinite for almost no columns
-        return np.maximum(0, (1 - alpha) * (1 - alpha * gamma) / alpha)[()]
+        lam = (1 - alpha) * (1 - shared) / alpha
+    return np.maximum(0, lam)
 
 
 def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
@@ -72,20 +79,24 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
     >>> float(ridge_risk(0.5, 1.0, 0.5**0.5).round(12))
     0.5
     """
-    lam, gamma, sigma = letters("ridge_risk", lam=lam, gamma=gamma, sigma=sigma)
+    lam, gamma, sigma = letters(lam=lam, gamma=gamma, sigma=sigma)
     kappa = _effective_penalty(lam, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
         risk = (kappa**2 + sigma**2 * gamma) / ((1 + kappa) ** 2 - gamma)
     # lam = 0, gamma = 1: a square system is exact without noise and has infinite risk with noise
-    return np.where((lam == 0) & (gamma == 1), np.where(sigma == 0, 0.0, np.inf), risk)[()]
+    is_square_system = (lam == 0) & (gamma == 1)
+    risk_of_square_system = np.where(sigma == 0, 0.0, np.inf)
+    return np.where(is_square_system, risk_of_square_system, risk)[()]
 
 
 def _effective_penalty(lam: Floats, gamma: Floats) -> Floats:
     """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
+    """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
     slope = 1 - gamma - lam
-    root = np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
+    root = _root(lam, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(slope > 0, 2 * lam / (slope + root), (root - slope) / 2)
+        kappa = 2 * lam / (slope + root)
+    return np.where(slope > 0, kappa, (root - slope) / 2)
 
 
 def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
@@ -102,13 +113,13 @@ def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
     >>> float(optimal_ridge_risk(1.0, 0.5**0.5).round(12))
     0.5
     """
-    gamma, sigma = letters("optimal_ridge_risk", gamma=gamma, sigma=sigma)
+    gamma, sigma = letters(gamma=gamma, sigma=sigma)
     x = (gamma - 1) / gamma - sigma**2
     root = np.sqrt(x**2 + 4 * sigma**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(x > 0, (x + root) / 2, np.where(root == 0, 0.0, 2 * sigma**2 / (root - x)))[
-            ()
-        ]
+        risk = 2 * sigma**2 / (root - x)  # without cancellation for negative x
+    risk = np.where(root == 0, 0.0, risk)
+    return np.where(x > 0, (x + root) / 2, risk)[()]
 
 
 def optimal_ridge_penalty(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
@@ -123,5 +134,5 @@ def optimal_ridge_penalty(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
     >>> float(optimal_ridge_penalty(2.0, 0.5))
     0.5
     """
-    gamma, sigma = letters("optimal_ridge_penalty", gamma=gamma, sigma=sigma)
-    return (gamma * sigma**2)[()]
+    gamma, sigma = letters(gamma=gamma, sigma=sigma)
+    return gamma * sigma**2
