@@ -333,7 +333,7 @@ def test_a_mapper_needs_two_arguments_only(seed):
             calls.clear()
             settings = {"seed": seed, "size": 500, "sampling": sampling, "design": design}
             expected = subsets.draw(1500, 1200, **settings)
-            found = subsets.draw(1500, 1200, mapper=mapper, **settings)
+            found = subsets.draw(1500, 1200, threads=mapper, **settings)
             np.testing.assert_array_equal(found.indptr, expected.indptr)
             np.testing.assert_array_equal(found.indices, expected.indices)
             assert len(calls) == 1

@@ -71,7 +71,7 @@ def test_chunks_and_threads_do_not_change_the_draw(monkeypatch):
                 np.testing.assert_array_equal(draw(20, 60, **how).indices, alone.indices)
             patch.undo()
             patch.setattr(_drawing, "MIN_THREADED_ITEMS", 0)
-            shared = draw(20, 60, mapper=Threads(3), **how)
+            shared = draw(20, 60, threads=Threads(3), **how)
             np.testing.assert_array_equal(shared.indices, alone.indices)
             np.testing.assert_array_equal(shared.indptr, alone.indptr)
             np.testing.assert_array_equal(alone.counts(), alone.mask().sum(axis=0))

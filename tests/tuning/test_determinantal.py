@@ -115,7 +115,7 @@ def test_members_are_functions_of_the_seed_and_their_number(seed):
 
     for part in (
         process.draw(300, 700, seed=seed),
-        process.draw(300, 700, seed=seed, mapper=mapper),
+        process.draw(300, 700, seed=seed, threads=mapper),
     ):
         assert np.array_equal(part.indices, whole.slice(300, 700).indices)
     assert not np.array_equal(process.draw(0, 700, seed=seed + 1).indices, whole.indices)

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._execution.threads import cached_property
 
-# ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks of ``range(n_items)``; it
-# may use threads, and returns the results in order
-Mapper = Callable[[Callable[[int, int], Any], int], list[Any]]
+# ``threads(function, n_items)`` calls ``function(start, stop)`` on chunks of ``range(n_items)``,
+# possibly in threads, and returns the results in order
+Threads = Callable[[Callable[[int, int], Any], int], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,10 @@ class Subsets(Sequence[NDArray[np.int64]]):
     @classmethod
     def from_lists(cls, lists: Sequence[ArrayLike], n_items: int) -> Subsets:
         """Collect index lists; each is sorted and must hold distinct items of ``range(n_items)``."""
-        arrays = [np.unique(np.asarray(items, dtype=np.int64)) for items in lists]
-        for number, (items, unique) in enumerate(zip(lists, arrays, strict=True)):
-            if np.size(items) != len(unique):
+        arrays = []
+        for number, items in enumerate(lists):
+            unique = np.unique(np.asarray(items, dtype=np.int64))
+            if len(unique) < np.size(items):
                 raise ValueError(
                     f"subset {number} names an item twice; subsets are drawn without replacement."
                 )
@@ -55,34 +56,35 @@ class Subsets(Sequence[NDArray[np.int64]]):
                     f"subset {number} holds items from {unique[0]} to {unique[-1]}, but there are"
                     f" only {n_items} items."
                 )
+            arrays.append(unique)
         return cls.stack(arrays, n_items)
 
     @classmethod
     def from_mask(cls, mask: NDArray[np.bool_]) -> Subsets:
         """Subsets where each row of a mask is true."""
-        return cls._from_sizes(mask.shape[1], mask.sum(axis=1), [np.nonzero(mask)[1]])
+        return cls.of_sizes(mask.sum(axis=1), [np.nonzero(mask)[1]], mask.shape[1])
 
     @classmethod
     def stack(cls, arrays: Sequence[NDArray[np.int64]], n_items: int) -> Subsets:
         """Collect sorted index arrays as they are."""
-        return cls._from_sizes(n_items, [len(a) for a in arrays], arrays)
+        return cls.of_sizes([len(a) for a in arrays], arrays, n_items)
 
     @classmethod
     def joined(cls, parts: Sequence[Subsets], n_items: int) -> Subsets:
         """Members of several draws, one after the other."""
-        sizes = np.concatenate([np.empty(0, dtype=np.int64), *(part.sizes for part in parts)])
-        return (
-            parts[0]
-            if len(parts) == 1
-            else cls._from_sizes(n_items, sizes, [part.indices for part in parts])
-        )
+        if len(parts) == 1:
+            return parts[0]
+        sizes = [size for part in parts for size in part.sizes.tolist()]
+        return cls.of_sizes(sizes, [part.indices for part in parts], n_items)
 
     @classmethod
-    def _from_sizes(
-        cls, n_items: int, sizes: ArrayLike, indices: Sequence[NDArray[np.int64]]
+    def of_sizes(
+        cls, sizes: ArrayLike, indices: Sequence[NDArray[np.int64]], n_items: int
     ) -> Subsets:
+        """Subsets of these sizes, one after the other in `indices`."""
+        no_items = np.empty(0, dtype=np.int64)
         indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
-        return cls(n_items, indptr, np.concatenate([np.empty(0, dtype=np.int64), *indices]))
+        return cls(n_items, indptr, np.concatenate([no_items, *indices]))
 
     def __len__(self) -> int:
         return len(self.indptr) - 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._compressed import Mapper, Subsets
+from ._compressed import Subsets, Threads
 from ._determinantal import Determinantal
 from ._drawing import draw_members, resolve_size
 
@@ -99,12 +99,12 @@ class Design:
         return isinstance(self.max_samples, float) and self.max_samples == 1.0
 
     def draw(
-        self, start: int, stop: int, mapper: Mapper | None = None
+        self, start: int, stop: int, threads: Threads | None = None
     ) -> tuple[Subsets, Subsets | None]:
         """Columns of members `start` to `stop`, and their rows; None: all rows."""
         if self.sampling == "determinantal" or self.shares is not None:
             assert self.process is not None
-            return self._draw_schemes(self.process, start, stop, mapper), None
+            return self._draw_schemes(self.process, start, stop, threads), None
         features, samples = draw_members(
             self.n_rows,
             self.n_columns,
@@ -117,7 +117,7 @@ class Design:
             design=self.kind,
             fit_intercept=self.fit_intercept,
             distinct_rows=self.distinct_rows,
-            mapper=mapper,
+            threads=threads,
         )
         if self.column_order is not None:
             features = Subsets.stack(
@@ -126,44 +126,40 @@ class Design:
         return features, samples
 
     def _draw_schemes(
-        self, process: tuple[Determinantal, ...], start: int, stop: int, mapper: Mapper | None
+        self, process: tuple[Determinantal, ...], start: int, stop: int, threads: Threads | None
     ) -> Subsets:
         """Columns of determinantal members, or of the members of a mixture."""
         if self.shares is None:
-            return process[0].draw(start, stop, seed=self.seed, mapper=mapper)
-        scheme = laws_of_members(self.shares, stop)
-        members = []
+            return process[0].draw(start, stop, seed=self.seed, threads=threads)
+        schemes = schemes_of_members(self.shares, stop)
+        subsets_of_scheme = []
         for i in range(len(self.shares)):
-            first = int(np.sum(scheme[:start] == i))
-            last = int(np.sum(scheme[:stop] == i))
+            first = int(np.sum(schemes[:start] == i))
+            last = int(np.sum(schemes[:stop] == i))
             if i < len(process):
-                members.append(
-                    iter(process[i].draw(first, last, seed=self.seed, mapper=mapper, law=i))
-                )
+                drawn = process[i].draw(first, last, seed=self.seed, threads=threads, scheme=i)
             else:
-                members.append(iter(self.uniform.draw(first, last, mapper)[0]))
-        return Subsets.stack([next(members[i]) for i in scheme[start:].tolist()], self.n_columns)
+                drawn, _ = self.uniform.draw(first, last, threads)
+            subsets_of_scheme.append(iter(drawn))
+        members = [next(subsets_of_scheme[i]) for i in schemes[start:].tolist()]
+        return Subsets.stack(members, self.n_columns)
 
     def fixed_shape(self) -> tuple[int, int] | None:
         """Number of rows and columns of every member; None if sizes differ from member to member."""
         if self.sampling != "fixed" or self.shares is not None:
             return None
-        if np.ndim(self.max_features):
-            total = float(np.sum(self.max_features))
-            if abs(total - round(total)) > 1e-9:
-                return None
-            columns = round(total)
-        else:
-            columns = resolve_size(self.max_features, self.n_columns, "max_features")
-        return resolve_size(self.max_samples, self.n_rows, "max_samples"), columns
+        n_samples = resolve_size(self.max_samples, self.n_rows, "max_samples")
+        if np.ndim(self.max_features) == 0:
+            return n_samples, resolve_size(self.max_features, self.n_columns, "max_features")
+        size = self.expected_size
+        n_features = round(size)
+        return (n_samples, n_features) if abs(size - n_features) <= 1e-9 else None
 
     def member_columns(self, k: float) -> Subsets | MemberLists:
         """Columns of the first k members."""
-        return (
-            MemberLists(lambda start, stop: self.draw(start, stop)[0])
-            if k == np.inf
-            else self.draw(0, int(k))[0]
-        )
+        if k == np.inf:
+            return MemberLists(lambda start, stop: self.draw(start, stop)[0])
+        return self.draw(0, int(k))[0]
 
     def member_rows(self, k: float) -> list[NDArray[np.int64]] | MemberLists:
         """Indices of the rows of the first k members, among the rows passed to ``fit``."""
@@ -185,9 +181,8 @@ class Design:
         columns = self.max_features
         if np.ndim(columns):
             return float(np.sum(columns))
-        return float(
-            columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns
-        )
+        is_count = isinstance(columns, (int, np.integer))
+        return float(columns if is_count else columns * self.n_columns)
 
 
 class MemberLists:
@@ -197,15 +192,17 @@ class MemberLists:
         self._draw = draw
 
     def __getitem__(self, i: int | slice) -> Any:
-        bounds = (i.start or 0, i.stop) if isinstance(i, slice) else (i, i)
-        if bounds[1] is None or min(bounds) < 0:
+        is_slice = isinstance(i, slice)
+        first = (i.start or 0) if is_slice else i
+        last = i.stop if is_slice else i
+        if last is None or min(first, last) < 0:
             raise IndexError(
                 "there are infinitely many members: ask for some, counted from the first."
             )
-        return self._draw(0, i.stop)[i] if isinstance(i, slice) else self._draw(i, i + 1)[0]
+        return self._draw(0, last)[i] if is_slice else self._draw(i, i + 1)[0]
 
 
-def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
+def schemes_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
     """Sampling scheme of each of the first `stop` members of a mixture, in the proportions
     `shares`.
 
@@ -215,15 +212,15 @@ def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
 
     Examples
     --------
-    >>> from olsen.subsets import laws_of_members
-    >>> laws_of_members([0.5, 0.25, 0.25], 8).tolist()
+    >>> schemes_of_members([0.5, 0.25, 0.25], 8).tolist()
     [0, 1, 2, 0, 0, 1, 2, 0]
     """
-    fraction = np.asarray(shares, dtype=np.float64)
-    count = np.where(fraction > 0, np.ceil(fraction * (stop + len(fraction))) + 1, 0).astype(
-        np.int64
-    )
-    scheme = np.repeat(np.arange(len(fraction)), count)
-    number = np.arange(len(scheme)) - np.repeat(np.cumsum(count) - count, count)
-    due = (number + 0.5) / fraction[scheme]
+    weights = np.asarray(shares, dtype=np.float64)
+    n_schemes = len(weights)
+    max_counts = np.ceil(weights * (stop + n_schemes)) + 1
+    counts = np.where(weights > 0, max_counts, 0).astype(np.int64)
+    scheme = np.repeat(np.arange(n_schemes), counts)
+    first_of_scheme = np.cumsum(counts) - counts
+    number = np.arange(len(scheme)) - first_of_scheme[scheme]
+    due = (number + 0.5) / weights[scheme]
     return scheme[np.argsort(due, kind="stable")[:stop]]

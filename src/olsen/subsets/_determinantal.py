@@ -27,20 +27,13 @@ from scipy.optimize import brentq
 from .._execution.arrays import row_products
 from .._execution.threads import cached_property
 from .._kernel import wrappers as kernels
-from ._compressed import Mapper, Subsets
-from ._drawing import DETERMINANTAL
+from ._compressed import Subsets, Threads
+from ._drawing import Stream, philox_key
 
 Array = NDArray[np.float64]
 
-ZERO_EIGENVALUE_TOL = (
-    1e-13  # fraction of the largest eigenvalue, per column or row, below which one counts as zero
-)
-SMALLEST_GRAM_PENALTY = (
-    1e-9  # fraction of the largest eigenvalue, below which a Gram matrix is not accurate enough
-)
-EQUAL_EIGENVALUE_TOL = (
-    1e-6  # relative difference at which rounding could rotate eigenvectors within their span
-)
+# fraction of the largest eigenvalue, below which a penalty is too small for a Gram matrix
+SMALLEST_GRAM_PENALTY = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +116,10 @@ class Determinantal:
         scaled = (root[:, None] * G).T  # in column order, as LAPACK expects
         scaled *= root[:, None]
         form = Tridiagonal.of(scaled)
-        values = _above_rounding(
-            la.eigvalsh_tridiagonal(form.diagonal, form.beside, check_finite=False)
-        )
-        return cls(values, _penalty(values, size) if penalty is None else penalty, spreads, form)
+        values = la.eigvalsh_tridiagonal(form.diagonal, form.beside, check_finite=False)
+        values = _above_rounding(values)
+        penalty = _penalty(values, size) if penalty is None else penalty
+        return cls(values, penalty, spreads, form)
 
     @classmethod
     def from_rows(
@@ -142,7 +135,8 @@ class Determinantal:
 
         Singular values are used where the penalty is too small for the accuracy of a Gram matrix.
         """
-        spreads = _spreads(np.einsum("lj,lj->j", Z, Z), spreads)
+        squares = np.einsum("lj,lj->j", Z, Z)
+        spreads = _spreads(squares, spreads)
         scaled = Z * np.sqrt(spreads)
 
         def process_of(values: Array, vectors: Array) -> Determinantal:
@@ -150,19 +144,19 @@ class Determinantal:
             return cls(values, resolved, spreads, np.ascontiguousarray(_canonical(values, vectors)))
 
         if len(Z) <= Z.shape[1]:
-            values, left_vectors = la.eigh(row_products(scaled), check_finite=False)
+            values, left = la.eigh(row_products(scaled), check_finite=False)
             values = _above_rounding(values)
+            left = left[:, len(left) - len(values) :]
+            vectors = scaled.T @ left / np.sqrt(values)
             with suppress(ValueError):  # products may show too low a rank for the size
-                vectors = (
-                    scaled.T @ left_vectors[:, len(left_vectors) - len(values) :] / np.sqrt(values)
-                )
                 process = process_of(values, vectors)
                 if not process.doubtful:
                     return process
         _, singular_values, right = la.svd(scaled, full_matrices=False, check_finite=False)
         rounding = np.finfo(float).eps * max(Z.shape) * singular_values.max(initial=0.0)
         rank = int(np.sum(singular_values > rounding))
-        return process_of(singular_values[:rank][::-1] ** 2, right[:rank][::-1].T)
+        values = singular_values[:rank][::-1] ** 2
+        return process_of(values, right[:rank][::-1].T)
 
     @property
     def doubtful(self) -> bool:
@@ -175,12 +169,10 @@ class Determinantal:
         form = self.eigenvectors
         if isinstance(form, np.ndarray):
             return form
-        vectors = form.times_q(
-            la.eigh_tridiagonal(form.diagonal, form.beside, check_finite=False)[1], "N"
-        )
-        return np.ascontiguousarray(
-            _canonical(self.values, vectors[:, len(vectors) - len(self.values) :])
-        )
+        _, inner = la.eigh_tridiagonal(form.diagonal, form.beside, check_finite=False)
+        vectors = form.times_q(inner, "N")
+        vectors = vectors[:, len(vectors) - len(self.values) :]
+        return np.ascontiguousarray(_canonical(self.values, vectors))
 
     @property
     def chances(self) -> NDArray[np.float64]:
@@ -197,16 +189,15 @@ class Determinantal:
         ridge regression.
         """
         root = np.sqrt(self.spreads)[:, None]
+        scaled = root * C
         form = self.eigenvectors
-        if (
-            isinstance(form, Tridiagonal) and len(C) > 1 and not self.doubtful
-        ):  # SciPy has no band of one number
+        has_band = isinstance(form, Tridiagonal) and len(C) > 1  # SciPy has no band of one number
+        if has_band and not self.doubtful:
             banded = np.stack([form.diagonal + self.penalty, np.append(form.beside, 0.0)])
-            solved = la.solveh_banded(
-                banded, form.times_q(root * C, "T"), lower=True, check_finite=False
-            )
+            rotated = form.times_q(scaled, "T")
+            solved = la.solveh_banded(banded, rotated, lower=True, check_finite=False)
             return np.asarray(root * form.times_q(solved, "N"))
-        inner = (self.vectors.T @ (root * C)) / (self.values + self.penalty)[:, None]
+        inner = (self.vectors.T @ scaled) / (self.values + self.penalty)[:, None]
         return np.asarray(root * (self.vectors @ inner))
 
     def mean_inverse(self) -> NDArray[np.float64]:
@@ -217,21 +208,23 @@ class Determinantal:
         return row_products(half)
 
     def draw(
-        self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0
+        self,
+        start: int,
+        stop: int,
+        *,
+        seed: int,
+        threads: Threads | None = None,
+        scheme: int = 0,
     ) -> Subsets:
-        """Members `start` to `stop`: each a function of the process, the seed, its number and
-        `law`, its scheme.
+        """Members `start` to `stop`: each a function of the process, the seed, its number and the
+        number of its sampling scheme.
         """
-        spawn = (DETERMINANTAL, law) if law else (DETERMINANTAL,)
-        key = (
-            np.random.SeedSequence(seed, spawn_key=spawn)
-            .generate_state(2, np.uint64)
-            .view(np.int64)
-        )
+        spawn = (Stream.DETERMINANTAL, scheme) if scheme else (Stream.DETERMINANTAL,)
+        key = philox_key(seed, *spawn).view(np.int64)
         p = len(self.spreads)
         chances = self.chances
 
-        def batch(first: int, last: int) -> Subsets:
+        def draw_batch(first: int, last: int) -> Subsets:
             drawn = np.empty((last - first, len(chances)), np.int64)
             sizes = np.empty(last - first, np.int64)
             kernels.draw_determinantal(
@@ -243,35 +236,43 @@ class Determinantal:
                 subsets=drawn,
                 sizes=sizes,
             )
-            indices = drawn[np.arange(drawn.shape[1]) < sizes[:, None]]
-            return Subsets(p, np.concatenate([[0], np.cumsum(sizes)]), indices)
+            is_drawn = np.arange(drawn.shape[1]) < sizes[:, None]
+            return Subsets.of_sizes(sizes, [drawn[is_drawn]], p)
 
-        def work(first: int, last: int) -> Subsets:
-            return Subsets.joined(
-                [batch(a, min(a + 256, last)) for a in range(first, last, 256)], p
-            )
+        def draw_part(first: int, last: int) -> Subsets:
+            starts = range(first, last, 256)
+            return Subsets.joined([draw_batch(a, min(a + 256, last)) for a in starts], p)
 
         count = stop - start
-        return Subsets.joined([work(0, count)] if mapper is None else mapper(work, count), p)
+        if threads is None:
+            return draw_part(0, count)
+        return Subsets.joined(threads(draw_part, count), p)
 
 
 def _spreads(squares: Array, spreads: Array | None) -> Array:
     """Checked prior variances; by default one over the squared lengths of the columns, zero for
     constant columns.
     """
+    """Checked prior variances; by default one over the squared lengths of the columns, zero for
+    constant columns.
+    """
+    varies = squares > 0
     if spreads is None:
-        return np.divide(1.0, squares, out=np.zeros(len(squares)), where=squares > 0)
+        return np.divide(1.0, squares, out=np.zeros(len(squares)), where=varies)
     spreads = np.asarray(spreads, dtype=np.float64)
     if spreads.shape != squares.shape or not np.all((spreads >= 0) & np.isfinite(spreads)):
         raise ValueError(
             f"spreads must be one finite number, at least 0, for each of {len(squares)} columns."
         )
-    return np.where(squares > 0, spreads, 0.0)
+    return np.where(varies, spreads, 0.0)
 
 
 def _above_rounding(values: Array) -> Array:
     """Eigenvalues, ascending, without rounding errors of zeros."""
-    return values[values > ZERO_EIGENVALUE_TOL * len(values) * max(float(values[-1]), 0.0)]
+    """Eigenvalues, ascending, without rounding errors of zeros."""
+    largest = max(float(values[-1]), 0.0)
+    rounding = 1e-13 * len(values) * largest
+    return values[values > rounding]
 
 
 def _penalty(values: Array, size: float | None) -> float:
@@ -301,11 +302,13 @@ def penalty_of_size(values: NDArray[np.float64], size: float) -> float:
     """
 
     def excess(log_penalty: float) -> float:
-        return float(np.sum(values / (values + np.exp(log_penalty))) - size)
+        degrees = np.sum(values / (values + np.exp(log_penalty)))
+        return float(degrees - size)
 
     low = np.log(values.min()) - 60.0
     high = np.log(values.sum() / size) + 1.0
-    return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
+    log_penalty = brentq(excess, low, high, xtol=1e-14)
+    return float(np.exp(log_penalty))
 
 
 def _canonical(values: Array, vectors: Array) -> Array:
@@ -315,15 +318,22 @@ def _canonical(values: Array, vectors: Array) -> Array:
     Members would otherwise depend on the order in which the products were summed. The projections
     of fixed random directions on the span, made orthonormal, depend on the span alone.
     """
-    equal = np.diff(values) <= EQUAL_EIGENVALUE_TOL * values[1:]
-    edges = np.flatnonzero(np.concatenate([[True], ~equal, [True]]))
-    out = vectors.copy()
-    directions = np.random.default_rng(20200608).standard_normal(
-        (len(vectors), int(np.diff(edges).max(initial=1)))
-    )
+    """Eigenvectors in a canonical basis: equal eigenvalues have eigenvectors that rounding may
+    rotate in their span.
+
+    Members would otherwise depend on the order in which the products were summed. The projections
+    of fixed random directions on the span, made orthonormal, depend on the span alone.
+    """
+    is_equal = np.diff(values) <= 1e-6 * values[1:]  # rounding could rotate their eigenvectors
+    edges = np.flatnonzero(np.concatenate([[True], ~is_equal, [True]]))
+    max_multiplicity = int(np.diff(edges).max(initial=1))
+    rng = np.random.default_rng(20200608)
+    directions = rng.standard_normal((len(vectors), max_multiplicity))
+    canonical = vectors.copy()
     for first, last in pairwise(edges.tolist()):
         if last - first > 1:
             basis = vectors[:, first:last]
             projections = basis.T @ directions[:, : last - first]
-            out[:, first:last] = basis @ la.qr(projections, mode="economic")[0]
-    return out
+            rotation, _ = la.qr(projections, mode="economic")
+            canonical[:, first:last] = basis @ rotation
+    return canonical

@@ -8,22 +8,29 @@ of the row's number.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._compressed import Mapper, Subsets
+from ._compressed import Subsets, Threads
 
 Keys = NDArray[np.uint64]
 
-COLUMNS = 0  # stream of a seed for the columns of members
-ROWS = 1  # stream for the rows of members
-GROUPS = 2  # stream for groups of rows
-DETERMINANTAL = 3  # stream for determinantal members
 MIN_THREADED_ITEMS = 1 << 19  # random numbers, about six milliseconds, from which threads pay off
 CHUNK_ITEMS = 1 << 22  # random numbers held at a time
 MAX_ATTEMPTS = 1000  # draws of a member before the settings are refused
+
+
+class Stream(IntEnum):
+    """Independent streams of random numbers of one seed."""
+
+    COLUMNS = 0
+    ROWS = 1
+    GROUPS_OF_ROWS = 2
+    DETERMINANTAL = 3
 
 
 def integer_seed(rng: np.random.Generator | int | None) -> int:
@@ -37,7 +44,7 @@ def integer_seed(rng: np.random.Generator | int | None) -> int:
     return int(np.random.default_rng(rng).integers(1 << 63))
 
 
-def resolve_size(size: object, n_items: int, name: str) -> int:
+def resolve_size(size: Any, n_items: int, name: str) -> int:
     """Turn ``max_features`` or ``max_samples`` into a count: an int as it is, a float as a fraction
     rounded down.
 
@@ -49,21 +56,21 @@ def resolve_size(size: object, n_items: int, name: str) -> int:
     >>> resolve_size(0.29, 100, "max_features"), resolve_size(7, 100, "max_features")
     (29, 7)
     """
-    if isinstance(size, (bool, np.bool_)) or not isinstance(
-        size, (int, float, np.integer, np.floating)
-    ):
-        raise TypeError(f"{name} must be an int (a count) or a float (a fraction), got {size!r}.")
-    if isinstance(size, (int, np.integer)):
+    is_count = isinstance(size, (int, np.integer)) and not isinstance(size, (bool, np.bool_))
+    if is_count:
         if not 1 <= size <= n_items:
             raise ValueError(
                 f"{name}={size} must lie between 1 and {n_items}; use a float for a fraction."
             )
         return int(size)
+    if not isinstance(size, (float, np.floating)):
+        raise TypeError(f"{name} must be an int (a count) or a float (a fraction), got {size!r}.")
     if not 0 < size <= 1:
         raise ValueError(
             f"{name}={size} is a fraction and must lie in (0, 1]; use an int for a count."
         )
-    return max(1, math.floor(float(size) * n_items + 1e-9))  # 0.29 * 100 is 28.999...
+    count = math.floor(float(size) * n_items + 1e-9)  # 0.29 * 100 is 28.999...
+    return max(1, count)
 
 
 def group_size(fraction: ArrayLike) -> NDArray[np.int64]:
@@ -78,13 +85,14 @@ def group_size(fraction: ArrayLike) -> NDArray[np.int64]:
     >>> group_size([0.25, 0.8, 1.0]).tolist()
     [4, 5, 1]
     """
-    smaller = np.minimum(fraction, 1 - np.asarray(fraction))
+    fraction = np.asarray(fraction)
+    smaller = np.minimum(fraction, 1 - fraction)
     n_blocks = np.floor(1 / np.where(smaller > 0, smaller, 1.0) + 1e-9)
     return np.asarray(np.maximum(1, n_blocks), dtype=np.int64)
 
 
 def permutations(
-    n_items: int, stop: int, *, seed: int, start: int = 0, stream: int = COLUMNS
+    n_items: int, stop: int, *, seed: int, start: int = 0, stream: int = Stream.COLUMNS
 ) -> NDArray[np.int64]:
     """Random permutations number ``start`` to ``stop`` of a seed, one in each row.
 
@@ -97,7 +105,8 @@ def permutations(
     >>> bool((permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)).all())
     True
     """
-    return np.asarray(key_order(raw_keys(n_items + 1, start, stop, seed, stream)[:, :n_items]))
+    raw = raw_keys(n_items + 1, start, stop, seed=seed, stream=stream)
+    return key_order(raw[:, :n_items])
 
 
 def draw(
@@ -110,9 +119,9 @@ def draw(
     sampling: str = "fixed",
     design: str = "independent",
     start: int = 0,
-    stream: int = COLUMNS,
+    stream: int = Stream.COLUMNS,
     attempt: int = 0,
-    mapper: Mapper | None = None,
+    threads: Threads | None = None,
 ) -> Subsets:
     r"""Subsets of members ``start`` to ``stop``.
 
@@ -142,10 +151,9 @@ def draw(
         0 for columns, 1 for rows: two independent streams of one seed.
     attempt : int, default=0
         Number of the draw, for redrawing rejected members.
-    mapper : callable, default=None
-        ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks, in threads if it
-        likes, and returns the results in order. None: one after the other. What is drawn does not
-        depend on it.
+    threads : callable, default=None
+        ``threads(function, n_items)`` calls ``function(start, stop)`` on chunks, possibly in threads,
+        and returns the results in order. None: a single call. What is drawn does not depend on it.
 
     Returns
     -------
@@ -160,43 +168,58 @@ def draw(
     """
     if (size is None) == (probabilities is None):
         raise ValueError("give exactly one of size and probabilities.")
-    chance = (
-        np.full(n_items, (size or 0) / n_items)
-        if probabilities is None
-        else np.asarray(probabilities, float)
-    )
-    fraction = float(np.mean(chance)) if size is None else size / n_items
+    if size is None:
+        chances = np.asarray(probabilities, float)
+        fraction = float(np.mean(chances))
+    else:
+        fraction = size / n_items
+        chances = np.full(n_items, fraction)
     per_group = int(group_size(fraction)) if design == "balanced" else 1
     if sampling == "bernoulli" or size is None:
-        per_group = min(
-            per_group, max(1, CHUNK_ITEMS // n_items)
-        )  # the mask of a group must fit into memory
-    first = start // per_group
-    last = -(-stop // per_group)
+        max_members = max(1, CHUNK_ITEMS // n_items)  # the mask of a group must fit into memory
+        per_group = min(per_group, max_members)
+    scheme = _Scheme(sampling, size, chances, per_group)
+    first_group = start // per_group
+    last_group = -(-stop // per_group)
+    n_groups = last_group - first_group
 
-    def group(raw: Keys) -> Subsets:
-        if sampling == "bernoulli":
-            return _flip_coins(raw[:, :n_items], chance, per_group)
-        return (
-            _systematic(raw, chance, per_group)
-            if size is None
-            else _cut_blocks(raw[:, :n_items], size, per_group)
-        )
-
-    def work(begin: int, end: int) -> Subsets:
+    def draw_groups(begin: int, end: int) -> Subsets:
+        parts = []
         step = max(1, CHUNK_ITEMS // n_items)
-        bounds = [(a, min(a + step, end)) for a in range(begin, end, step)]
-        keys = (
-            raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt=attempt)
-            for a, b in bounds
-        )
-        return Subsets.joined([group(raw) for raw in keys], n_items)
+        for a in range(first_group + begin, first_group + end, step):
+            b = min(a + step, first_group + end)
+            raw = raw_keys(n_items + 1, a, b, seed=seed, stream=stream, attempt=attempt)
+            parts.append(scheme.subsets(raw))
+        return Subsets.joined(parts, n_items)
 
-    n_groups = last - first
-    threaded = n_groups * n_items >= MIN_THREADED_ITEMS
-    parts = mapper(work, n_groups) if mapper is not None and threaded else [work(0, n_groups)]
-    skip = start - first * per_group
-    return Subsets.joined(parts, n_items).slice(skip, skip + stop - start)
+    if threads is not None and n_groups * n_items >= MIN_THREADED_ITEMS:
+        groups = Subsets.joined(threads(draw_groups, n_groups), n_items)
+    else:
+        groups = draw_groups(0, n_groups)
+    skip = start - first_group * per_group
+    return groups.slice(skip, skip + stop - start)
+
+
+@dataclass(frozen=True)
+class _Scheme:
+    """How random keys become subsets."""
+
+    sampling: str
+    size: int | None
+    chances: NDArray[np.float64]  # probability of each item
+    per_group: int
+
+    def subsets(self, raw: Keys) -> Subsets:
+        """Subsets of all members of the groups, from one row of keys per group.
+
+        A row has one key more than there are items.
+        """
+        n_items = len(self.chances)
+        if self.sampling == "bernoulli":
+            return _flip_coins(raw[:, :n_items], self.chances, self.per_group)
+        if self.size is None:
+            return _systematic(raw, self.chances, self.per_group)
+        return _cut_blocks(raw[:, :n_items], self.size, self.per_group)
 
 
 def draw_members(
@@ -212,7 +235,7 @@ def draw_members(
     fit_intercept: bool = False,
     distinct_rows: int | None = None,
     start: int = 0,
-    mapper: Mapper | None = None,
+    threads: Threads | None = None,
 ) -> tuple[Subsets, Subsets | None]:
     r"""Column and row subsets of members ``start`` to ``stop``.
 
@@ -244,7 +267,7 @@ def draw_members(
         None: all rows.
     start : int, default=0
         First member.
-    mapper : callable, default=None
+    threads : callable, default=None
         As in :func:`draw`.
 
     Returns
@@ -261,37 +284,36 @@ def draw_members(
     >>> features.sizes.tolist(), samples.sizes.tolist()
     ([4, 4, 4], [10, 10, 10])
     """
-    columns = _size_or_chances(max_features, n_columns, "max_features")
-    rows = _size_or_chances(max_samples, n_rows, "max_samples")
+    columns = _size_or_probabilities(max_features, n_columns, "max_features")
+    rows = _size_or_probabilities(max_samples, n_rows, "max_samples")
+    scheme: dict[str, Any] = {
+        "seed": seed,
+        "sampling": sampling,
+        "design": design,
+        "threads": threads,
+    }
 
     def draw_both(first: int, last: int, attempt: int) -> tuple[Subsets, Subsets | None]:
-        settings: dict[str, Any] = {
-            "seed": seed,
-            "sampling": sampling,
-            "design": design,
-            "start": first,
-            "attempt": attempt,
-            "mapper": mapper,
-        }
-        features = draw(n_columns, last, **(settings | columns))
+        position = {"start": first, "attempt": attempt}
+        features = draw(n_columns, last, **scheme, **position, **columns)
         if rows.get("size") == n_rows:
             return features, None
-        return features, draw(n_rows, last, stream=ROWS, **(settings | rows))
+        return features, draw(n_rows, last, stream=Stream.ROWS, **scheme, **position, **rows)
 
     features, samples = draw_both(start, stop, 0)
     if sampling == "fixed":
         return features, samples
-    expected_columns = columns.get("size", np.sum(columns.get("probabilities", 0.0)))
     n_distinct = distinct_rows or n_rows
+    row_counts = np.full(len(features), n_distinct) if samples is None else samples.sizes
+    freedom = row_counts - fit_intercept
+    expected_columns = np.sum(columns.get("probabilities", columns.get("size")))
     expected_rows = n_distinct if samples is None else rows["size"]
-    overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
+    is_overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
+    sizes = features.sizes.copy()
     column_lists = list(features)
     row_lists = list(samples or ())
-    size = features.sizes.copy()
-    n_member_rows = np.full(len(size), n_distinct) if samples is None else samples.sizes
-    freedom = n_member_rows - fit_intercept  # rows of each member minus one for the intercept
     for attempt in range(1, MAX_ATTEMPTS + 1):
-        wrong_side = size >= freedom - 1 if overdetermined else size <= freedom + 1
+        wrong_side = sizes >= freedom - 1 if is_overdetermined else sizes <= freedom + 1
         rejected = np.flatnonzero(wrong_side | (freedom < 1)).tolist()
         if not rejected:
             accepted = Subsets.stack(column_lists, n_columns)
@@ -299,10 +321,10 @@ def draw_members(
         for i in rejected:
             new_features, new_samples = draw_both(start + i, start + i + 1, attempt)
             column_lists[i] = new_features[0]
-            size[i] = new_features.sizes[0]
+            sizes[i] = len(new_features[0])
             if new_samples is not None:
                 row_lists[i] = new_samples[0]
-                freedom[i] = new_samples.sizes[0] - fit_intercept
+                freedom[i] = len(new_samples[0]) - fit_intercept
     raise ValueError(
         f"coin flips were rejected {MAX_ATTEMPTS} times in a row: a member must have at least two"
         " rows more than columns (or, interpolating, two columns more than rows), but about"
@@ -311,59 +333,74 @@ def draw_members(
     )
 
 
-def _size_or_chances(size: Any, n_items: int, name: str) -> dict[str, Any]:
+def _size_or_probabilities(size: Any, n_items: int, name: str) -> dict[str, Any]:
+    """Argument `size` or `probabilities` of :func:`draw`, from the user's setting."""
     """Argument `size` or `probabilities` of :func:`draw`, from the user's setting."""
     if np.ndim(size) == 0:
         return {"size": resolve_size(size, n_items, name)}
-    chance = np.asarray(size, dtype=float)
-    if chance.shape != (n_items,):
+    chances = np.asarray(size, dtype=float)
+    if chances.shape != (n_items,):
         raise ValueError(
-            f"{name} has shape {chance.shape}, but {n_items} inclusion probabilities are needed."
+            f"{name} has shape {chances.shape}, but {n_items} inclusion probabilities are needed."
         )
-    invalid = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
+    invalid = np.flatnonzero(~((chances >= 0) & (chances <= 1)))
     if len(invalid):
+        first = invalid[0]
         raise ValueError(
             f"{name} holds inclusion probabilities and they must lie in [0, 1]; {len(invalid)} do"
-            f" not, the first is {chance[invalid[0]]} for column {invalid[0]}."
+            f" not, the first is {chances[first]} for column {first}."
         )
-    if not chance.any():
+    if not chances.any():
         raise ValueError(
             f"{name} gives every column probability 0, so no member would see any column."
         )
-    return {"probabilities": chance}
+    return {"probabilities": chances}
 
 
-# Sampling schemes: each turns random keys, one row per group, into the subsets of the groups'
-# members
+# Each scheme turns random keys, one row per group, into the subsets of the groups' members.
 
 
 def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
     """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one
     half.
     """
+    """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one
+    half.
+    """
     n_groups, n_items = raw.shape
-    block = size if per_group == 1 else min(size, n_items - size)
-    order = key_order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
-    if block == size:
-        items = np.sort(
-            order.astype(np.int32), axis=1
-        )  # half as many bytes sort several times as fast
-        indptr = np.arange(len(items) + 1, dtype=np.int64) * size
-        return Subsets(n_items, indptr, items.astype(np.int64).reshape(-1))
-    mask = np.ones((len(order), n_items), dtype=bool)
-    np.put_along_axis(mask, order, False, axis=1)
-    return Subsets.from_mask(mask)
+    is_complement = per_group > 1 and size > n_items - size
+    block = n_items - size if is_complement else size
+    order = key_order(raw)[:, : per_group * block]
+    blocks = order.reshape(n_groups * per_group, block)
+    if is_complement:
+        mask = np.ones((len(blocks), n_items), dtype=bool)
+        np.put_along_axis(mask, blocks, False, axis=1)
+        return Subsets.from_mask(mask)
+    items = np.sort(blocks.astype(np.int32), axis=1)  # half as many bytes sort several times faster
+    indptr = np.arange(len(items) + 1, dtype=np.int64) * size
+    return Subsets(n_items, indptr, items.astype(np.int64).reshape(-1))
 
 
-def _flip_coins(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subsets:
+def _flip_coins(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subsets:
     """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that
     avoid each other.
     """
-    u = _uniform(raw)[:, None, :] + (np.arange(per_group) / per_group)[:, None]
-    return Subsets.from_mask(((u % 1.0) < chance).reshape(-1, len(chance)))
+    """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that
+    avoid each other.
+    """
+    shift = np.arange(per_group)[:, None] / per_group
+    u = (_uniform(raw)[:, None, :] + shift) % 1.0  # (groups, members, items)
+    mask = u < chances
+    return Subsets.from_mask(mask.reshape(-1, len(chances)))
 
 
-def _systematic(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subsets:
+def _systematic(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subsets:
+    """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
+
+    Member b of a group starts its steps at frac(u + b / per_group). Item j, which covers [low_j,
+    high_j), is picked when a point u + integer falls into that interval, which has probability
+    exactly chance_j.
+    """
     """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
 
     Member b of a group starts its steps at frac(u + b / per_group). Item j, which covers [low_j,
@@ -371,44 +408,51 @@ def _systematic(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subse
     exactly chance_j.
     """
     n_groups = len(raw)
-    n_items = len(chance)
+    n_items = len(chances)
     order = key_order(raw[:, :n_items])
-    start = _uniform(raw[:, n_items])
     # a search for the points of every order costs less than a look at all items
-    high = np.cumsum(chance[order], axis=1)
-    steps = np.arange(int(np.ceil(high[:, -1].max(initial=0.0))) + 1)
-    points = ((start[:, None] + np.arange(per_group) / per_group) % 1.0)[
-        :, :, None
-    ] + steps  # (groups, members, steps)
-    in_range = points < high[:, -1, None, None]
+    high = np.cumsum(chances[order], axis=1)
+    total = high[:, -1]
+    u = _uniform(raw[:, n_items])
+    first_points = (u[:, None] + np.arange(per_group) / per_group) % 1.0
+    steps = np.arange(int(np.ceil(total.max(initial=0.0))) + 1)
+    points = first_points[:, :, None] + steps  # (groups, members, steps)
+    in_range = points < total[:, None, None]
     group, member, _ = np.nonzero(in_range)
-    by_group = [
-        np.searchsorted(high[g], points[g][in_range[g]], side="right") for g in range(n_groups)
-    ]
-    positions = np.concatenate([np.empty(0, np.int64), *by_group])
-    items = order[group, np.minimum(positions, n_items - 1)]
-    picked = np.sort((group * per_group + member) * n_items + items)
-    owner, items = np.divmod(
-        picked[np.diff(picked, prepend=-1) > 0], n_items
-    )  # rounding may pick an item twice
-    return Subsets._from_sizes(n_items, np.bincount(owner, minlength=n_groups * per_group), [items])
+    positions = [np.empty(0, np.int64)]
+    for g in range(n_groups):
+        positions.append(np.searchsorted(high[g], points[g][in_range[g]], side="right"))
+    position = np.minimum(np.concatenate(positions), n_items - 1)
+    item = order[group, position]
+    picked = np.sort((group * per_group + member) * n_items + item)
+    picked = picked[np.diff(picked, prepend=-1) > 0]  # rounding may pick an item twice
+    owner, items = np.divmod(picked, n_items)
+    sizes = np.bincount(owner, minlength=n_groups * per_group)
+    return Subsets.of_sizes(sizes, [items], n_items)
 
 
 # Random keys
 
 
 def raw_keys(
-    width: int, start: int, stop: int, seed: int, stream: int, attempt: int = 0
+    width: int, start: int, stop: int, *, seed: int, stream: int, attempt: int = 0
 ) -> NDArray[np.uint64]:
     """Rows `start` to `stop` of an endless table of 64-bit keys; each row starts at a separate
     counter value.
     """
+    """Rows `start` to `stop` of an endless table of 64-bit keys; each row starts at a separate
+    counter value.
+    """
     counters = -(-width // 4)  # Philox gives four numbers for each counter value
-    key = np.random.SeedSequence(seed, spawn_key=(stream, attempt)).generate_state(2, np.uint64)
-    bits = np.random.Philox(key=key, counter=start * counters)
-    return bits.random_raw((stop - start) * counters * 4).reshape(stop - start, counters * 4)[
-        :, :width
-    ]
+    bits = np.random.Philox(key=philox_key(seed, stream, attempt), counter=start * counters)
+    numbers = bits.random_raw((stop - start) * counters * 4)
+    return numbers.reshape(stop - start, counters * 4)[:, :width]
+
+
+def philox_key(seed: int, *spawn_key: int) -> NDArray[np.uint64]:
+    """Key of the generator of a stream."""
+    sequence = np.random.SeedSequence(seed, spawn_key=spawn_key)
+    return sequence.generate_state(2, np.uint64)
 
 
 def key_order(raw: Keys) -> NDArray[np.int64]:
@@ -428,9 +472,18 @@ def _numbered_order(keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.b
     Sorting values, twice as fast as sorting indices, then gives the order; full keys retain enough
     bits that ties are practically impossible.
     """
-    mask = keys.dtype.type((1 << max(1, (keys.shape[1] - 1).bit_length())) - 1)
-    numbered = np.sort((keys & ~mask) | np.arange(keys.shape[1], dtype=keys.dtype), axis=1)
-    tied = np.any(((numbered[:, 1:] ^ numbered[:, :-1]) & ~mask) == 0, axis=1)
+    """Items in the order of keys whose last bits are replaced by the item's number, and rows with
+    ties.
+
+    Sorting values, twice as fast as sorting indices, then gives the order; full keys retain enough
+    bits that ties are practically impossible.
+    """
+    n_items = keys.shape[1]
+    n_bits = max(1, (n_items - 1).bit_length())
+    mask = keys.dtype.type((1 << n_bits) - 1)
+    numbered = np.sort((keys & ~mask) | np.arange(n_items, dtype=keys.dtype), axis=1)
+    differences = (numbered[:, 1:] ^ numbered[:, :-1]) & ~mask
+    tied = np.any(differences == 0, axis=1)
     return (numbered & mask).astype(np.int64), tied
 
 
@@ -443,7 +496,10 @@ def row_groups(first: int, count: int, n_groups: int, seed: int) -> NDArray[np.u
     """Groups of `count` rows from row `first` on: each depends on the seed and on the row index
     alone.
     """
-    key = np.random.SeedSequence(seed, spawn_key=(GROUPS,)).generate_state(2, np.uint64)
+    """Groups of `count` rows from row `first` on: each depends on the seed and on the row index
+    alone.
+    """
     skip = first % 4  # Philox gives four numbers for each counter value
-    raw = np.random.Philox(key=key, counter=first // 4).random_raw(skip + count)[skip:]
+    bits = np.random.Philox(key=philox_key(seed, Stream.GROUPS_OF_ROWS), counter=first // 4)
+    raw = bits.random_raw(skip + count)[skip:]
     return raw % np.uint64(n_groups)
