@@ -59,7 +59,7 @@ def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
     constants = RECIPES[name].at("quick")
     small = {constant: value for constant, value in SMALL.items() if hasattr(constants, constant)}
     constants.__dict__.update(small | SMALLER.get(name, {}))
-    table = plans.PLANS[name](constants).run(constants.trials, rng=0, n_jobs=1)
+    table = plans.plan_figure(name, vars(constants)).run(constants.trials, rng=0, n_jobs=1)
     reproduction._write_csv(table, tmp_path / f"{name}.csv")
     stored = pd.read_csv(tmp_path / f"{name}.csv").to_dict("list")
     other = {
@@ -109,7 +109,7 @@ def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
 
 def test_plans_show_the_default_and_the_optimal_ridge_risk_and_simulate_shared_cells_once():
     plan = {
-        number: plans.PLANS[number](RECIPES[number].at("quick"))
+        number: plans.plan_figure(number, vars(RECIPES[number].at("quick")))
         for number in ("figure2", "figure5", "figure9")
     }
     points = plan["figure9"].points

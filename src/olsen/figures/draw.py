@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -60,7 +60,16 @@ STYLE: dict[Any, Any] = {
 }
 
 Table: TypeAlias = Mapping[str, list[Any]]  # columns of numbers and text
+Style: TypeAlias = dict[str, Any]
 Floats: TypeAlias = NDArray[np.float64]
+
+
+class Curve(NamedTuple):
+    """Points of a series."""
+
+    x: Floats
+    mean: Floats
+    standard_error: Floats
 
 
 def draw(name: str, table: Table) -> Figure:
@@ -84,17 +93,16 @@ def draw(name: str, table: Table) -> Figure:
     np.float64(3.4)
     """
     matplotlib = from_extra("matplotlib", "plot", "Drawing figures")
-
     with matplotlib.rc_context(STYLE):
-        return _draw_member(table) if name == "figure1" else _draw(PICTURES[name], table)
+        return _draw_member(table) if name == "figure1" else _draw_curves(PICTURES[name], table)
 
 
 def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path]:
     """Write a figure as PDF and PNG, without dates, so that equal figures are equal files."""
     matplotlib = from_extra("matplotlib", "plot", "Drawing figures")
-
+    dateless = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
     paths = []
-    for suffix, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
+    for suffix, metadata in dateless.items():
         path = Path(folder) / f"{name}.{suffix}"
         with matplotlib.rc_context({"pdf.fonttype": 42}):  # text stays text
             atomically(path, partial(figure.savefig, dpi=200, metadata=metadata))
@@ -118,21 +126,17 @@ class Picture(NamedTuple):
     key: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
 
-def _draw(picture: Picture, table: Table) -> Figure:
+def _draw_curves(picture: Picture, table: Table) -> Figure:
     from matplotlib.lines import Line2D
 
-    stacked = (
-        len(picture.panels) > 1 and picture.size[0] == COLUMN_WIDTH
-    )  # two panels in a column, one below the other
-    shape = (len(picture.panels), 1) if stacked else (1, len(picture.panels))
-    figure, panels = _axes(picture.size, *shape, sharex=stacked)
+    n_panels = len(picture.panels)
+    is_stacked = n_panels > 1 and picture.size[0] == COLUMN_WIDTH  # one panel below the other
+    shape = (n_panels, 1) if is_stacked else (1, n_panels)
+    figure, panels = _axes(picture.size, *shape, sharex=is_stacked)
     for axes, (panel, settings) in zip(panels, picture.panels, strict=True):
         for series, style in picture.curves.items():
-            points = _select(table, panel, series, "simulation")
-            theory = _select(table, panel, series, "theory")
-            reference = _select(table, panel, series, "reference")
-            _curve(axes, style, points, theory=theory, reference=reference)
-        peak = _select(table, panel, "columns = rows", "reference")[0]
+            _draw_series(axes, style, partial(_select, table, panel, series))
+        peak = _select(table, panel, "columns = rows", "reference").x
         if len(peak):
             axes.axvline(peak[0], color=GREY, lw=0.6, ls=":", zorder=0)
             axes.text(peak[0] + 3, 0.42, "columns = rows", fontsize=7, color=GREY, va="bottom")
@@ -140,7 +144,7 @@ def _draw(picture: Picture, table: Table) -> Figure:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "log":
                 label_plainly(axis)
-        if stacked:
+        if is_stacked:
             axes.label_outer()
     key = picture.key or picture.curves
     handles = [Line2D([], [], label=_math(name), **style) for name, style in key.items()]
@@ -149,61 +153,55 @@ def _draw(picture: Picture, table: Table) -> Figure:
     return figure
 
 
-def _curve(
-    axes: Axes, style: dict[str, Any], points: Floats, theory: Floats, reference: Floats
-) -> None:
+def _draw_series(axes: Axes, style: Style, select: Callable[[str], Curve]) -> None:
     """Draw theory as a line, and simulation as points with one standard error; without theory, join
     the points.
 
     A series without simulation is a reference: a dashed line, or a level across the panel.
     """
-    line = {name: value for name, value in style.items() if name in ("color", "ls", "lw")}
-    if points.size:
-        x, y, error = points
-        axes.plot(*(theory if theory.size else points)[:2], zorder=1, **line)
-        axes.errorbar(
-            x, y, error, elinewidth=0.8, capsize=1.4, zorder=3, **(style | {"ls": "none"})
-        )
-    elif reference.shape[1] == 1:
-        axes.axhline(reference[1, 0], zorder=0, **line)
+    line_style = {name: style[name] for name in ("color", "ls", "lw")}
+    points = select("simulation")
+    theory = select("theory")
+    reference = select("reference")
+    if len(points.x):
+        line = theory if len(theory.x) else points
+        axes.plot(line.x, line.mean, zorder=1, **line_style)
+        point_style = style | {"ls": "none", "elinewidth": 0.8, "capsize": 1.4}
+        axes.errorbar(points.x, points.mean, points.standard_error, zorder=3, **point_style)
+    elif len(reference.x) == 1:
+        axes.axhline(reference.mean[0], zorder=0, **line_style)
     else:
-        axes.plot(*reference[:2], zorder=2, **line)
+        axes.plot(reference.x, reference.mean, zorder=2, **line_style)
 
 
 def _math(name: str) -> str:
     """The letters of a series as a formula."""
-    name = (
-        name
-        if "$" in name
-        else re.sub(r"\b(alpha|gamma|eta|mu|k)\b(_\*)?([/=][\d./]+|=inf)?", r"$\\\1\2\3$", name)
-    )
+    if "$" not in name:
+        letter = r"\b(alpha|gamma|eta|mu|k)\b(_\*)?([/=][\d./]+|=inf)?"
+        name = re.sub(letter, r"$\\\1\2\3$", name)
     return name.replace(r"\k", "k").replace("inf$", r"\infty$")
 
 
-def _axes(
-    size: tuple[float, float], *shape: int, sharex: bool = False
-) -> tuple[Figure, NDArray[np.object_]]:
+def _axes(size: tuple[float, float], *shape: int, sharex: bool = False) -> tuple[Figure, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size)
     FigureCanvasAgg(figure)  # no window, no global state: figures may be drawn in any thread
-    return figure, np.atleast_1d(figure.subplots(*shape, sharex=sharex)).ravel()
+    panels = figure.subplots(*shape, sharex=sharex)
+    return figure, np.ravel(panels)
 
 
-def _select(table: Table, panel: str, series: str, kind: str) -> Floats:
-    """x, mean and standard error of one series, ordered by x."""
-    columns = zip(
-        *(table[c] for c in ("panel", "series", "kind", "x", "mean", "standard_error")), strict=True
-    )
-    return (
-        np.array(sorted(row[3:] for row in columns if row[:3] == (panel, series, kind)))
-        .reshape(-1, 3)
-        .T
-    )
+def _select(table: Table, panel: str, series: str, kind: str) -> Curve:
+    """One series, ordered by x."""
+    columns = [table[name] for name in ("panel", "series", "kind", *Curve._fields)]
+    rows = zip(*columns, strict=True)
+    points = sorted(row[3:] for row in rows if row[:3] == (panel, series, kind))
+    return Curve(*np.reshape(points, (-1, 3)).T)
 
 
 def _look(color: str, style: str = "o-", face: str | None = None, **changes: Any) -> dict[str, Any]:
+    """Style of a curve: colour, marker and line; `face` is the colour of the inside of the marker."""
     """Style of a curve: colour, marker and line; `face` is the colour of the inside of the marker."""
     marker = {"marker": style[0], "mfc": face or color, "mew": 0.8, "ms": 3.2}
     line = {"color": color, "ls": style[1:] or "none", "lw": 1.1}
@@ -363,36 +361,42 @@ def _draw_member(table: Table) -> Figure:
     """Figure 1: y = X beta with the member's rows, columns and coefficients marked."""
     from matplotlib.patches import Rectangle
 
-    shape, order, _ = _select(table, "member", "shape", "picture")
-    n, p = (int(v) for v in shape[np.argsort(order)])
-    rows = _select(table, "member", "rows", "picture")[0].astype(int)
-    columns = _select(table, "member", "columns", "picture")[0].astype(int)
+    shape = _select(table, "member", "shape", "picture")
+    n, p = shape.x[np.argsort(shape.mean)].astype(int).tolist()
+    rows = _select(table, "member", "rows", "picture").x
+    columns = _select(table, "member", "columns", "picture").x
     figure, (axes,) = _axes((COLUMN_WIDTH, 2.6), 1, 1)
-    top = (n - p) / 2
+    X_left = 3
+    beta_left = p + 5
+    beta_top = (n - p) / 2
 
     def square(x: float, y: float, color: str, **style: Any) -> None:
         look: dict[str, Any] = {"edgecolor": "#555555", "lw": 0.5} | style
         axes.add_patch(Rectangle((x, -y - 1), 1, 1, facecolor=color, **look))
 
+    def label(x: float, y: float, text: str, color: str = BLACK) -> None:
+        is_note = color != BLACK
+        size = 7 if is_note else 10
+        va = "top" if is_note else "bottom"
+        axes.text(x, y, text, ha="center", va=va, fontsize=size, color=color)
+
     for i in range(n):
         square(0, i, VERMILLION if i in rows else "white")
         for j in range(p):
-            square(3 + j, i, "#D6ECF9" if j in columns else "white")
+            square(X_left + j, i, "#D6ECF9" if j in columns else "white")
             if i in rows and j in columns:
-                square(3 + j, i, SKY, edgecolor=BLUE, hatch="xxxxx", lw=0.3)
+                square(X_left + j, i, SKY, edgecolor=BLUE, hatch="xxxxx", lw=0.3)
     for j in range(p):
-        square(p + 5, top + j, GREEN if j in columns else "white")
-    for x, y, text, va, size, color in (
-        (0.5, 0.4, r"$y$", "bottom", 10, BLACK),
-        (3 + p / 2, 0.4, "$X$", "bottom", 10, BLACK),
-        (p + 5.5, 0.4 - top, r"$\hat\beta^{(i)}$", "bottom", 10, BLACK),
-        (2, -n / 2 - 0.5, r"$\approx$", "bottom", 10, BLACK),
-        (p + 4, -n / 2 - 0.5, r"$\times$", "bottom", 10, BLACK),
-        (0.5, -n - 0.4, "rows\n$T_i$", "top", 7, VERMILLION),
-        (3 + p / 2, -n - 0.4, "columns $S_i$\nhatched: used in the fit", "top", 7, BLUE),
-        (p + 5.5, -top - p - 0.4, "$S_i$", "top", 7, GREEN),
-    ):
-        axes.text(x, y, text, ha="center", va=va, fontsize=size, color=color)
+        square(beta_left, beta_top + j, GREEN if j in columns else "white")
+    X_middle = X_left + p / 2
+    label(0.5, 0.4, "$y$")
+    label(X_middle, 0.4, "$X$")
+    label(beta_left + 0.5, 0.4 - beta_top, r"$\hat\beta^{(i)}$")
+    label(2, -n / 2 - 0.5, r"$\approx$")
+    label(beta_left - 1, -n / 2 - 0.5, r"$\times$")
+    label(0.5, -n - 0.4, "rows\n$T_i$", VERMILLION)
+    label(X_middle, -n - 0.4, "columns $S_i$\nhatched: used in the fit", BLUE)
+    label(beta_left + 0.5, -beta_top - p - 0.4, "$S_i$", GREEN)
     axes.set(xlim=(-1, p + 7.2), ylim=(-n - 2.6, 1.8), aspect="equal")
     axes.axis("off")
     return figure

@@ -16,7 +16,7 @@ import numpy as np
 SCALES = ("paper", "quick")
 
 
-def members(top: int, count: int) -> tuple[int, ...]:
+def numbers_of_members(top: int, count: int) -> tuple[int, ...]:
     """Whole numbers from 1 to `top`, about evenly spaced on a logarithmic axis."""
     return tuple(int(k) for k in np.unique(np.geomspace(1, top, count).round().astype(int)))
 
@@ -64,8 +64,8 @@ RECIPES: Mapping[str, Recipe] = {
     "figure2": Recipe(
         "risk against the number of members",
         {"n": 200, "sigma": 1.0, "gammas": (0.5, 1.0, 2.0), "row_factor": 1.1},
-        paper={"trials": 50, "k": members(1000, 25)},
-        quick={"trials": 10, "k": members(300, 12)},
+        paper={"trials": 50, "k": numbers_of_members(1000, 25)},
+        quick={"trials": 10, "k": numbers_of_members(300, 12)},
     ),
     "figure3": Recipe(
         "risk against the noise",
@@ -82,8 +82,8 @@ RECIPES: Mapping[str, Recipe] = {
     "figure5": Recipe(
         "bias and variance fall with k",
         {"n": 200, "p": 400, "sigma": 1.0},
-        paper={"trials": 50, "k": members(1000, 25)},
-        quick={"trials": 10, "k": members(300, 12)},
+        paper={"trials": 50, "k": numbers_of_members(1000, 25)},
+        quick={"trials": 10, "k": numbers_of_members(300, 12)},
     ),
     "figure6": Recipe(
         "through the interpolation peak",
@@ -105,13 +105,13 @@ RECIPES: Mapping[str, Recipe] = {
         },
         paper={
             "trials": 150,
-            "shares": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+            "fractions": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
             "line_points": 36,
             "n_subsets": 200,
         },
         quick={
             "trials": 20,
-            "shares": (0.15, 0.3, 0.45, 0.6, 0.75),
+            "fractions": (0.15, 0.3, 0.45, 0.6, 0.75),
             "line_points": 11,
             "n_subsets": 200,
         },
@@ -131,7 +131,7 @@ RECIPES: Mapping[str, Recipe] = {
     "figure10": Recipe(
         "distance from ridge on real columns",
         {"n": 300, "every": 7, "size": 12, "trials": 0},
-        paper={"repeats": 10, "k": members(10_000, 13)},
-        quick={"repeats": 3, "k": members(1000, 7)},
+        paper={"repeats": 10, "k": numbers_of_members(10_000, 13)},
+        quick={"repeats": 3, "k": numbers_of_members(1000, 7)},
     ),
 }

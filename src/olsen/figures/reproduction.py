@@ -17,7 +17,7 @@ from .._execution import from_extra, versions
 from .._execution.files import atomically
 from ..subsets import integer_seed
 from .draw import draw, save
-from .plans import PLANS, deviation
+from .plans import deviation, plan_figure
 from .recipes import RECIPES
 
 
@@ -62,9 +62,8 @@ def compute(
     if name not in RECIPES:
         raise ValueError(f"there is no figure {name!r}; there are {', '.join(RECIPES)}.")
     constants = RECIPES[name].at(scale)
-    return PLANS[name](constants).run(
-        constants.trials, rng=rng, n_jobs=n_jobs, store=store, progress=progress
-    )
+    plan = plan_figure(name, vars(constants))
+    return plan.run(constants.trials, rng=rng, n_jobs=n_jobs, store=store, progress=progress)
 
 
 def reproduce(

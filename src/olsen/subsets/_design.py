@@ -192,14 +192,14 @@ class MemberLists:
         self._draw = draw
 
     def __getitem__(self, i: int | slice) -> Any:
-        is_slice = isinstance(i, slice)
-        first = (i.start or 0) if is_slice else i
-        last = i.stop if is_slice else i
-        if last is None or min(first, last) < 0:
+        members = i if isinstance(i, slice) else slice(i, i + 1)
+        if members.stop is None or min(members.start or 0, members.stop) < 0:
             raise IndexError(
                 "there are infinitely many members: ask for some, counted from the first."
             )
-        return self._draw(0, last)[i] if is_slice else self._draw(i, i + 1)[0]
+        if isinstance(i, slice):
+            return self._draw(0, i.stop)[i]
+        return self._draw(i, i + 1)[0]
 
 
 def schemes_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:

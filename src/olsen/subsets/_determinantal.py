@@ -191,8 +191,8 @@ class Determinantal:
         root = np.sqrt(self.spreads)[:, None]
         scaled = root * C
         form = self.eigenvectors
-        has_band = isinstance(form, Tridiagonal) and len(C) > 1  # SciPy has no band of one number
-        if has_band and not self.doubtful:
+        has_band = len(C) > 1 and not self.doubtful  # SciPy has no band of one number
+        if isinstance(form, Tridiagonal) and has_band:
             banded = np.stack([form.diagonal + self.penalty, np.append(form.beside, 0.0)])
             rotated = form.times_q(scaled, "T")
             solved = la.solveh_banded(banded, rotated, lower=True, check_finite=False)

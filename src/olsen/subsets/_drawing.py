@@ -294,7 +294,7 @@ def draw_members(
     }
 
     def draw_both(first: int, last: int, attempt: int) -> tuple[Subsets, Subsets | None]:
-        position = {"start": first, "attempt": attempt}
+        position: dict[str, Any] = {"start": first, "attempt": attempt}
         features = draw(n_columns, last, **scheme, **position, **columns)
         if rows.get("size") == n_rows:
             return features, None
@@ -306,7 +306,8 @@ def draw_members(
     n_distinct = distinct_rows or n_rows
     row_counts = np.full(len(features), n_distinct) if samples is None else samples.sizes
     freedom = row_counts - fit_intercept
-    expected_columns = np.sum(columns.get("probabilities", columns.get("size")))
+    (column_setting,) = columns.values()
+    expected_columns = np.sum(column_setting)
     expected_rows = n_distinct if samples is None else rows["size"]
     is_overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
     sizes = features.sizes.copy()
@@ -452,7 +453,7 @@ def raw_keys(
 def philox_key(seed: int, *spawn_key: int) -> NDArray[np.uint64]:
     """Key of the generator of a stream."""
     sequence = np.random.SeedSequence(seed, spawn_key=spawn_key)
-    return sequence.generate_state(2, np.uint64)
+    return np.asarray(sequence.generate_state(2, np.uint64), dtype=np.uint64)
 
 
 def key_order(raw: Keys) -> NDArray[np.int64]:
