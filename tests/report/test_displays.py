@@ -91,6 +91,14 @@ def legend(ax):
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
+def artist(ax, name):
+    """What the legend names with a text that begins so; None if there is nothing."""
+    handles, labels = ax.get_legend_handles_labels()
+    return next(
+        (h for h, label in zip(handles, labels, strict=True) if label.startswith(name)), None
+    )
+
+
 def ticks(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
 
@@ -223,14 +231,15 @@ def test_estimators_are_refused_by_what_they_lack():
 def test_tuning_curve_is_that_of_the_estimator(tuned):
     display, found = TuningCurveDisplay.from_estimator(tuned), tuned.cv_results_
     mse = -found["mean_test_score"]
-    for line, values in ((display.line_, mse), (display.infinity_line_, tuned.risk_curve(np.inf))):
+    for name, values in (("40 members", mse), ("infinitely many", tuned.risk_curve(np.inf))):
         np.testing.assert_array_equal(
-            line.get_xydata(), np.column_stack([found["param_max_features"], values])
+            artist(display.ax_, name).get_xydata(),
+            np.column_stack([found["param_max_features"], values]),
         )
-    mark, _, (bar,) = display.best_
+    mark, _, (bar,) = artist(display.ax_, "chosen")
     assert mark.get_xydata().tolist() == [[tuned.max_features_, -tuned.best_score_]]
     np.testing.assert_allclose(np.ptp(ends(bar, 1)) / 2, found["std_test_score"][tuned.best_index_])
-    corners = display.band_.get_paths()[0].vertices
+    corners = artist(display.ax_, "one standard error").get_paths()[0].vertices
     np.testing.assert_allclose(corners[:, 1].max(), (mse + found["std_test_score"]).max())
     assert display.ax_.get_ylabel() == "mean squared error, leave-one-out"
     assert legend(display.ax_)[1:3] == ["40 members", "infinitely many"]
@@ -240,11 +249,13 @@ def test_determinantal_members_have_the_curve_of_infinitely_many_over_expected_s
     model = OLSEnsembleRegressorCV(sampling="determinantal").fit(*TRAIN)
     display = TuningCurveDisplay.from_estimator(model)
     sizes, mse = model.cv_results_["param_max_features"], -model.cv_results_["mean_test_score"]
-    np.testing.assert_array_equal(display.line_.get_xydata(), np.column_stack([sizes, mse]))
     np.testing.assert_array_equal(
-        display.best_[0].get_xydata(), [[model.max_features_, -model.best_score_]]
+        artist(display.ax_, "infinitely").get_xydata(), np.column_stack([sizes, mse])
     )
-    assert display.infinity_line_ is None and legend(display.ax_)[1] == "infinitely many members"
+    np.testing.assert_array_equal(
+        artist(display.ax_, "chosen")[0].get_xydata(), [[model.max_features_, -model.best_score_]]
+    )
+    assert legend(display.ax_)[1] == "infinitely many members"
     assert legend(display.ax_)[-1] == f"chosen: {model.max_features_:.4g} columns"
 
 
@@ -266,7 +277,9 @@ def test_a_peak_does_not_hide_the_minimum():
         n_estimators=10,
     ).plot()
     assert display.ax_.get_ylim() == (0.0, 4.0)
-    assert display.line_.get_ydata()[-1] == 1e6  # it is drawn, and leaves the panel
+    assert (
+        artist(display.ax_, "10 members").get_ydata()[-1] == 1e6
+    )  # it is drawn, and leaves the panel
 
 
 # RiskCurveDisplay
@@ -275,15 +288,17 @@ def test_a_peak_does_not_hide_the_minimum():
 def test_risk_curves_from_theory():
     alpha, k = [0.1, 0.2, 0.3], (10, np.inf)
     display = RiskCurveDisplay.from_theory(2.0, 1.0, alpha=alpha, k=k, eta=0.9, mu=0.8)
-    for line, count in zip(display.lines_, k, strict=True):
+    for line, count in zip(display.ax_.lines, k, strict=False):
         expected = [theory.limiting_risk(a, 2.0, 1.0, k=count, eta=0.9, mu=0.8) for a in alpha]
         np.testing.assert_allclose(line.get_xydata(), np.transpose([alpha, expected]), rtol=1e-14)
-    assert display.reference_line_.get_ydata()[0] == theory.optimal_ridge_risk(2.0, 1.0)
+    assert artist(display.ax_, "optimal ridge").get_ydata()[0] == theory.optimal_ridge_risk(
+        2.0, 1.0
+    )
     assert legend(display.ax_) == ["$k = 10$", r"$k = \infty$", "optimal ridge"]
     peak = RiskCurveDisplay.from_theory(
         2.0, 1.0, k=(1, np.inf)
     )  # infinite risks are gaps, and peaks leave the panel
-    assert np.isinf(peak.risk[0]).any() and np.isnan(peak.lines_[0].get_ydata()).any()
+    assert np.isinf(peak.risk[0]).any() and np.isnan(peak.ax_.lines[0].get_ydata()).any()
     low, high = peak.ax_.get_ylim()
     assert 0 < low < theory.optimal_ridge_risk(2.0, 1.0) and high < 4.0
 
@@ -295,15 +310,16 @@ def test_risk_curves_from_simulation():
     display = RiskCurveDisplay.from_simulation(problem, **how)
     estimates = run([(problem, Ensemble(m, k=k)) for m in (4, 10)], trials=4, rng=3)
     np.testing.assert_array_equal(display.x, [0.2, 0.5])  # whole columns
-    for i, bars in enumerate(display.errorbars_):
+    for i, bars in enumerate(display.ax_.containers):
         np.testing.assert_array_equal(bars[0].get_ydata(), [e.mean[i, 0] for e in estimates])
         np.testing.assert_allclose(
             np.ptp(ends(bars[2][0], 1), axis=1) / 2, [e.standard_error[i, 0] for e in estimates]
         )
     assert display.reference > 0 and "ridge" in legend(display.ax_)[0]
     points = RiskCurveDisplay.from_simulation(problem, **how, ridge=False, ax=lines.ax_)
-    assert [a.get_color() for a in lines.lines_] == [b.get_color() for b in points.lines_]
-    assert points.reference_line_ is None
+    colors = [line.get_color() for line in lines.ax_.lines[:2]]
+    assert colors == [bars[0].get_color() for bars in lines.ax_.containers]
+    assert points.ax_ is lines.ax_ and points.reference is None
 
 
 def test_risk_curves_that_cannot_be_drawn():
@@ -323,8 +339,8 @@ def test_risk_curves_that_cannot_be_drawn():
 def test_bars_are_the_largest_coefficients_or_effects_of_one_standard_deviation(ensemble):
     display = CoefficientDisplay.from_estimator(ensemble, top=5)
     order = np.argsort(-np.abs(ensemble.coef_))[:5]
-    assert display.kind_ == "bars" and display.shown_.tolist() == order.tolist()
-    assert [bar.get_width() for bar in display.bars_] == ensemble.coef_[order].tolist()
+    (bars,) = display.ax_.containers
+    assert [bar.get_width() for bar in bars] == ensemble.coef_[order].tolist()
     assert ticks(display.ax_.yaxis) == [f"x{i}" for i in order]
     assert display.ax_.get_ylabel() == "the 5 largest of 12 columns"
     for rows in (X, sp.csr_array(X)):
@@ -346,10 +362,11 @@ def test_names_along_a_scale_make_a_profile_and_others_bars(ensemble):
     ]:
         found = CoefficientDisplay.from_estimator(ensemble, feature_names=names)
         with case(names):
-            assert found.kind_ == ("bars" if unit is None else "profile")
+            line = artist(found.ax_, "coefficient")
+            assert (line is None) == (unit is None)
             if unit is not None:
-                assert (found.ax_.get_xlabel(), found.line_.get_xdata()[0]) == (unit, first)
-                np.testing.assert_array_equal(found.line_.get_ydata(), ensemble.coef_)
+                assert (found.ax_.get_xlabel(), line.get_xdata()[0]) == (unit, first)
+                np.testing.assert_array_equal(line.get_ydata(), ensemble.coef_)
         plt.close("all")
 
 
@@ -358,12 +375,15 @@ def test_intervals_are_lines_across_bars_and_a_band_about_a_profile():
     display = CoefficientDisplay(
         [2.0, -3.0, 0.1], ["a", "b", "c"], interval=interval, coverage=0.8
     ).plot()
-    np.testing.assert_array_equal(ends(display.intervals_), interval[[1, 0, 2]])
-    colors = [bar.get_facecolor() for bar in display.bars_]
+    np.testing.assert_array_equal(ends(artist(display.ax_, "80% interval")), interval[[1, 0, 2]])
+    colors = [bar.get_facecolor() for bar in display.ax_.containers[0]]
     assert colors[0] == colors[1] != colors[2]
     assert legend(display.ax_) == ["80% interval", "excludes zero", "includes zero"]
     profile = CoefficientDisplay([2.0, -3.0, 0.1], [10, 20, 40], interval=interval).plot()
-    corners = {tuple(corner) for corner in profile.intervals_.get_paths()[0].vertices.tolist()}
+    corners = {
+        tuple(corner)
+        for corner in artist(profile.ax_, "90% interval").get_paths()[0].vertices.tolist()
+    }
     assert {
         (10.0, 1.0),
         (20.0, -4.0),
@@ -392,7 +412,9 @@ def test_intervals_are_those_of_the_estimator_and_the_legend_says_where_there_ar
         np.testing.assert_allclose(
             display.interval, model.coef_interval(0.8)[1] * X2.std(axis=0)[:, None]
         )
-        np.testing.assert_array_equal(ends(display.intervals_), display.interval[display.shown_])
+        order = np.argsort(-np.abs(display.coef))
+        lines = artist(display.ax_, "80% interval")
+        np.testing.assert_array_equal(ends(lines), display.interval[order])
     np.testing.assert_array_equal(
         CoefficientDisplay.from_estimator(ensemble).interval, ensemble.coef_interval(0.9)
     )
@@ -431,12 +453,14 @@ def test_intervals_are_drawn_over_predictions(ensemble):
         ensemble, rows, observed, coverage=0.7, method="jackknife"
     )
     prediction, interval = ensemble.predict(rows), ensemble.predict_interval(rows, 0.7, "jackknife")
-    np.testing.assert_array_equal(ends(display.intervals_)[:, 0], prediction)
-    np.testing.assert_array_equal(ends(display.intervals_, 1), interval)
+    lines = artist(display.ax_, "70% interval")
+    np.testing.assert_array_equal(ends(lines)[:, 0], prediction)
+    np.testing.assert_array_equal(ends(lines, 1), interval)
     inside = (interval[:, 0] <= observed) & (observed <= interval[:, 1])
-    np.testing.assert_array_equal(display.inside_.get_ydata(), observed[inside])
-    np.testing.assert_array_equal(display.outside_.get_xdata(), prediction[~inside])
-    assert display.inside_.get_marker() != display.outside_.get_marker()
+    points_inside, points_outside = (artist(display.ax_, name) for name in ("inside", "outside"))
+    np.testing.assert_array_equal(points_inside.get_ydata(), observed[inside])
+    np.testing.assert_array_equal(points_outside.get_xdata(), prediction[~inside])
+    assert points_inside.get_marker() != points_outside.get_marker()
     assert f"inside: {inside.sum()} of 30" in legend(display.ax_)
     assert "asked for: 70%" in legend(display.coverage_ax_)
     figure, axes = plt.subplots(2, 1)
@@ -461,7 +485,9 @@ def test_coverage_by_bins():
     np.testing.assert_allclose(
         display.bin_standard_error, [np.sqrt(12 * 2 / 14**3), np.sqrt(0.25 / 14)]
     )
-    np.testing.assert_allclose(display.coverage_bars_[0].get_ydata(), [100.0, 50.0])
+    np.testing.assert_allclose(
+        artist(display.coverage_ax_, "observed")[0].get_ydata(), [100.0, 50.0]
+    )
     many = np.linspace(0, 1, 200)
     assert IntervalDisplay.from_predictions(
         many, many, np.stack([many, many], 1)
@@ -503,14 +529,14 @@ def test_errors_are_those_of_the_first_members_and_their_mean_over_orders_that_o
     errors = NEW[0] @ coef.T + intercept - NEW[1][:, None]
     expected = np.mean((np.cumsum(errors, axis=1) / k) ** 2, axis=0)
     np.testing.assert_allclose(
-        display.line_.get_xydata(), np.column_stack([k, expected]), rtol=1e-9
+        artist(display.ax_, "members").get_xydata(), np.column_stack([k, expected]), rtol=1e-9
     )
     products = errors.T @ errors / 30
     own, pair = np.mean(np.diag(products)), (products.sum() - np.trace(products)) / (30 * 29)
     np.testing.assert_allclose(
-        display.expected_line_.get_ydata(), pair + (own - pair) / k, rtol=1e-9
+        artist(display.ax_, "mean over").get_ydata(), pair + (own - pair) / k, rtol=1e-9
     )
-    np.testing.assert_allclose(display.limit_line_.get_ydata(), pair, rtol=1e-9)
+    np.testing.assert_allclose(artist(display.ax_, "infinitely").get_ydata(), pair, rtol=1e-9)
 
 
 def test_all_members_have_the_error_of_the_ensemble(tuned, mixed):
@@ -538,9 +564,7 @@ def test_all_members_have_the_error_of_the_ensemble(tuned, mixed):
         np.testing.assert_allclose(
             display.error[-1], np.mean((model.predict(rows) - observed) ** 2), rtol=1e-9
         )
-        assert (
-            (display.expected_line_ is None) == (display.limit_line_ is None) == (model is stacked)
-        )
+        assert (display.expected is None) == (display.limit is None) == (model is stacked)
 
 
 def test_convergence_needs_training_rows_and_targets(ensemble, sent):
@@ -610,4 +634,6 @@ def test_targets_with_members_of_their_own():
 def test_several_targets_of_a_tuned_estimator():
     model = OLSEnsembleRegressorCV(20, random_state=0).fit(X2, Y2)
     display = TuningCurveDisplay.from_estimator(model)
-    np.testing.assert_array_equal(display.line_.get_ydata(), -model.cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(
+        artist(display.ax_, "20 members").get_ydata(), -model.cv_results_["mean_test_score"]
+    )

@@ -35,22 +35,21 @@ def panels(
     """
     plt = from_extra("matplotlib.pyplot", "plot", "Drawing a display")
     if ax is None:
-        shape = layout if second else {}
-        figsize = size if second else (6.0, 4.0)
-        figure, new_axes = plt.subplots(figsize=figsize, layout="constrained", **shape)
-        first, *further = np.atleast_1d(new_axes)
-    else:
-        first, *further = ax if np.ndim(ax) == 1 and len(ax) == 2 else (ax,)
-        if not all(hasattr(axes, "plot") for axes in (first, *further)):
-            raise ValueError(
-                f"ax={ax!r:.60} must be one Axes, as plt.subplots() makes it (or two, for two"
-                " panels)."
-            )
-        figure = first.figure
-    return figure, first, further[0] if further and second else None
+        if second:
+            figure, panel_axes = plt.subplots(figsize=size, layout="constrained", **layout)
+        else:
+            figure, panel_axes = plt.subplots(figsize=(6.0, 4.0), layout="constrained")
+        first, *further = np.atleast_1d(panel_axes)
+        return figure, first, further[0] if further else None
+    first, *further = ax if np.ndim(ax) == 1 and len(ax) == 2 else (ax,)
+    if not all(hasattr(axes, "plot") for axes in (first, *further)):
+        raise ValueError(
+            f"ax={ax!r:.60} must be one Axes, as plt.subplots() makes it (or two, for two panels)."
+        )
+    return first.figure, first, further[0] if further and second else None
 
 
-def finish(ax: Any, legend: Any = None, **labels: Any) -> None:
+def finish(ax: Any, legend: int | str, **labels: Any) -> None:
     """Set labels, hide the spines without numbers and add a legend.
 
     `legend` is a location inside the axes, or the number of columns of a legend above the axes. A
@@ -59,20 +58,18 @@ def finish(ax: Any, legend: Any = None, **labels: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     handles = labels.pop("handles", None) or ax.get_legend_handles_labels()[0]
     ax.set(**labels)
-    if isinstance(legend, str):
-        ax.legend(handles=handles, fontsize="small", loc=legend)
-    elif legend:
-        ax.legend(
-            handles=handles,
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
-            ncols=legend,
-            fontsize="small",
-            frameon=False,
-            borderaxespad=0.2,
-            columnspacing=1.2,
-            handlelength=1.6,
-        )
+    layout: dict[str, Any] = {"loc": legend}
+    if not isinstance(legend, str):
+        layout = {
+            "loc": "lower right",
+            "bbox_to_anchor": (1.0, 1.0),
+            "ncols": legend,
+            "frameon": False,
+            "borderaxespad": 0.2,
+            "columnspacing": 1.2,
+            "handlelength": 1.6,
+        }
+    ax.legend(handles=handles, fontsize="small", **layout)
 
 
 def as_text(names: Any) -> list[str]:
@@ -91,16 +88,14 @@ def split_model(model: Any, display: type, needs: str, way_out: str) -> Pipeline
     `needs`.
     """
     parts = split_pipeline(model)
-    problem = ""
     if not hasattr(parts.estimator, needs):
-        problem = f"needs {needs}, which {type(parts.estimator).__name__} does not have. {way_out}"
-    elif parts.inverse is not None and needs != "predict_interval":
-        problem = (
-            "would show the transformed target. Give the model's regressor_, and targets as that"
-            " was fitted to."
+        name = type(parts.estimator).__name__
+        raise TypeError(f"{display.__name__} needs {needs}, which {name} does not have. {way_out}")
+    if parts.inverse is not None and needs != "predict_interval":
+        raise TypeError(
+            f"{display.__name__} would show the transformed target. Give the model's regressor_,"
+            " and targets as that was fitted to."
         )
-    if problem:
-        raise TypeError(f"{display.__name__} {problem}")
     return parts
 
 
@@ -111,22 +106,21 @@ def column_names(
     ...
     """
     fitted_names = [feature.name for feature in parts.features]
-    chosen_names = np.ravel(fitted_names if feature_names is None else feature_names)
-    names = np.array([str(name) for name in chosen_names], dtype=object)
-    count = len(fitted_names)
-    if len(names) != count:
+    given_names = np.ravel(fitted_names if feature_names is None else feature_names)
+    if len(given_names) != len(fitted_names):
         raise ValueError(
-            f"feature_names has {len(names)} names, but the estimator was fitted on {count}"
-            " columns."
+            f"feature_names has {len(given_names)} names, but the estimator was fitted on"
+            f" {len(fitted_names)} columns."
         )
-    return names
+    return np.array([str(name) for name in given_names], dtype=object)
 
 
 def one_target(values: Array, target: int | None, axis: int = 0, single: int = 1) -> Array:
     """Values of one target; `single` is the number of dimensions of `values` if there is only one
     target.
     """
-    count = 1 if values.ndim == single else values.shape[axis]
+    has_one_target = values.ndim == single
+    count = 1 if has_one_target else values.shape[axis]
     if target is None and count > 1:
         raise ValueError(
             f"the estimator was fitted to {count} targets: choose target=0 to {count - 1}."
@@ -136,7 +130,7 @@ def one_target(values: Array, target: int | None, axis: int = 0, single: int = 1
         raise ValueError(
             f"target={target!r}, but the estimator was fitted to {count} target(s), counted from 0."
         )
-    return values if values.ndim == single else np.asarray(np.take(values, number, axis=axis))
+    return values if has_one_target else np.asarray(np.take(values, number, axis=axis))
 
 
 def targets_as_columns(y: Any, n_rows: int, n_targets: int) -> Array:

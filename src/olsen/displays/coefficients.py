@@ -1,5 +1,6 @@
 """Coefficients with their intervals: the largest as bars, or all along a scale."""
 
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import StandardScaler
 
 from .._estimators.inputs import check_arguments, validate_new_rows
-from .._report.formatting import scale_of_names
+from .._report.formatting import scale_of_names, shortened
 from .._report.palette import BLACK, BLUE, GREY, PALE, SKY
 from ._scaffold import Array, as_text, column_names, finish, one_target, panels, split_model
 
@@ -36,16 +37,6 @@ class CoefficientDisplay:
         Axes of the drawing.
     figure_ : matplotlib Figure
         Its figure.
-    kind_ : {"bars", "profile"}
-        Kind of the drawing.
-    shown_ : ndarray of int
-        Indices of the drawn columns, in the order of drawing.
-    bars_ : matplotlib BarContainer or None
-        Coefficients as bars.
-    line_ : matplotlib Line2D or None
-        Coefficients along a scale.
-    intervals_ : matplotlib artist or None
-        Lines across the bars, or an area about the line.
 
     Notes
     -----
@@ -77,12 +68,10 @@ class CoefficientDisplay:
 
     def __post_init__(self) -> None:
         self.coef = np.asarray(self.coef, dtype=np.float64)
-        self.feature_names = np.array(
-            [str(name) for name in np.asarray(self.feature_names)], dtype=object
-        )
-        self.interval = (
-            None if self.interval is None else np.asarray(self.interval, dtype=np.float64)
-        )
+        names = [str(name) for name in np.asarray(self.feature_names)]
+        self.feature_names = np.array(names, dtype=object)
+        if self.interval is not None:
+            self.interval = np.asarray(self.interval, dtype=np.float64)
 
     @classmethod
     def from_estimator(
@@ -126,22 +115,19 @@ class CoefficientDisplay:
         check_arguments("CoefficientDisplay", coverage=coverage)
         estimator = parts.estimator
         coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
-        try:
-            interval = one_target(np.asarray(estimator.coef_interval(coverage)), target, single=2)
-        except (
-            AttributeError,
-            ValueError,
-        ):  # models without intervals, and ensembles without their training data
-            interval = None
+        interval = None
+        # models without intervals, and ensembles without their training data
+        with suppress(AttributeError, ValueError):
+            ends = np.asarray(estimator.coef_interval(coverage))
+            interval = one_target(ends, target, single=2)
         if X is not None:
             rows = validate_new_rows(estimator, parts.transform(X))
             deviations = np.sqrt(StandardScaler(with_mean=False).fit(rows).var_)
             coef = coef * deviations
             interval = None if interval is None else interval * deviations[:, None]
         names = column_names(parts, feature_names)
-        return cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None).plot(
-            ax, top=top
-        )
+        display = cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None)
+        return display.plot(ax, top=top)
 
     def plot(self, ax: Any = None, *, top: int = 20) -> Self:
         """Draw all coefficients along a scale where names are numbers that rise or fall, otherwise
@@ -159,13 +145,11 @@ class CoefficientDisplay:
         display : CoefficientDisplay
         """
         check_arguments("CoefficientDisplay", top=top)
-        scale = scale_of_names(list(self.feature_names))
-        self.kind_ = "bars" if scale is None else "profile"
         self.figure_, self.ax_, _ = panels(ax)
-        self.bars_ = self.line_ = self.intervals_ = None
         label = "coefficient\n(units of the target per unit of the column)"
         if self.scaled:
             label = "effect of one standard deviation\n(units of the target)"
+        scale = scale_of_names(list(self.feature_names))
         if scale is None:
             self._draw_bars(self.ax_, int(top), label)
         else:
@@ -176,8 +160,7 @@ class CoefficientDisplay:
     def _draw_bars(self, ax: Any, top: int, label: str) -> None:
         from matplotlib.patches import Patch
 
-        self.shown_ = np.argsort(-np.abs(self.coef), kind="stable")[:top]
-        columns = self.shown_
+        columns = np.argsort(-np.abs(self.coef), kind="stable")[:top]
         positions = np.arange(len(columns))
         colors = np.full(len(columns), SKY)
         handles: list[Any] = [Patch(facecolor="none", edgecolor="none", label="no intervals")]
@@ -185,20 +168,16 @@ class CoefficientDisplay:
             low, high = self.interval[columns].T
             colors = np.where((low > 0) | (high < 0), SKY, "white")
             name = f"{self.coverage:.0%} interval"
-            self.intervals_ = ax.hlines(positions, low, high, color=BLACK, lw=1.4, label=name)
             handles = [
-                self.intervals_,
+                ax.hlines(positions, low, high, color=BLACK, lw=1.4, label=name),
                 Patch(facecolor=SKY, edgecolor=BLUE, label="excludes zero"),
                 Patch(facecolor="white", edgecolor=BLUE, label="includes zero"),
             ]
-        self.bars_ = ax.barh(
-            positions, self.coef[columns], color=colors, edgecolor=BLUE, lw=0.6, height=0.7
-        )
+        style = {"edgecolor": BLUE, "lw": 0.6, "height": 0.7}
+        ax.barh(positions, self.coef[columns], color=colors, **style)
         ax.axvline(0.0, color=GREY, lw=0.8)
-        names = [
-            name if len(name) <= 28 else f"{name[:25]}..." for name in self.feature_names[columns]
-        ]
-        ax.set_yticks(positions, as_text(names), fontsize="small" if len(positions) > 12 else None)
+        names = as_text(shortened(name, 28) for name in self.feature_names[columns])
+        ax.set_yticks(positions, names, fontsize="small" if len(positions) > 12 else None)
         ax.invert_yaxis()
         ax.locator_params(axis="x", nbins=6)
         if len(columns) < len(self.coef):
@@ -206,16 +185,12 @@ class CoefficientDisplay:
         finish(ax, len(handles), handles=handles, xlabel=label)
 
     def _draw_profile(self, ax: Any, x: list[float], unit: str, label: str) -> None:
-        self.shown_ = np.arange(len(self.coef))
         ax.axhline(0.0, color=GREY, lw=0.8)
         name = "coefficient (no intervals)"
         if self.interval is not None:
             name = "coefficient"
-            low, high = self.interval.T
-            label_of_band = f"{self.coverage:.0%} interval"
-            self.intervals_ = ax.fill_between(
-                x, low, high, color=PALE, alpha=0.8, lw=0, label=label_of_band
-            )
-        (self.line_,) = ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=name)
+            style = {"color": PALE, "alpha": 0.8, "lw": 0}
+            ax.fill_between(x, *self.interval.T, label=f"{self.coverage:.0%} interval", **style)
+        ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=name)
         ax.margins(x=0.01)
         finish(ax, 2, xlabel=unit or "column", ylabel=label)

@@ -1,7 +1,7 @@
 """Convergence of the error in the number of members."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,12 +43,6 @@ class ConvergenceDisplay:
         Axes of the drawing.
     figure_ : matplotlib Figure
         Its figure.
-    line_ : matplotlib Line2D
-        Errors in the order of drawing.
-    expected_line_ : matplotlib Line2D or None
-        Mean over orders.
-    limit_line_ : matplotlib Line2D or None
-        The limit.
 
     Examples
     --------
@@ -110,21 +104,19 @@ class ConvergenceDisplay:
                 f"target={target!r}, but the estimator was fitted to {n_targets} target(s), from"
                 " 0 on."
             )
-        targets = list(range(n_targets)) if target is None else [target]
+        targets = range(n_targets) if target is None else [target]
         weights = estimator.weights_
         members = _member_models(estimator)
-        errors = [
-            _running_errors(X, Y[:, t], members[t][0], members[t][1], weights=weights)
-            for t in targets
-        ]
+        errors = [_running_errors(X, Y[:, t], members[t], weights) for t in targets]
         error = np.mean([running for running, _ in errors], axis=0)
         single = np.mean([single for _, single in errors])
         k = np.arange(1, len(error) + 1)
-        equal_weights = bool(np.ptp(weights) == 0) and len(k) > 1
-        if not equal_weights:
+        has_equal_weights = bool(np.ptp(weights) == 0) and len(k) > 1
+        if not has_equal_weights:
             return cls(k, error).plot(ax)
         pair = (error[-1] - single / len(k)) / (1 - 1 / len(k))
-        return cls(k, error, expected=pair + (single - pair) / k, limit=float(pair)).plot(ax)
+        expected = pair + (single - pair) / k
+        return cls(k, error, expected=expected, limit=float(pair)).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw errors over the number of members.
@@ -141,48 +133,48 @@ class ConvergenceDisplay:
         self.figure_, ax, _ = panels(ax)
         self.ax_ = ax
         k = self.n_members
-        (self.line_,) = ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="members as drawn")
-        self.expected_line_ = self.limit_line_ = None
+        ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="members as drawn")
         if self.expected is not None:
             name = "mean over orders ($C + (A - C)/k$)"
-            (self.expected_line_,) = ax.plot(k, self.expected, "--", color=VERMILLION, label=name)
+            ax.plot(k, self.expected, "--", color=VERMILLION, label=name)
         if self.limit is not None:
             name = f"infinitely many, estimated: {self.limit:.4g}"
-            self.limit_line_ = ax.axhline(self.limit, color=GREY, ls=":", label=name, zorder=0)
+            ax.axhline(self.limit, color=GREY, ls=":", label=name, zorder=0)
         log_members(ax)
         finish(ax, "upper right", xlabel="members $k$", ylabel="mean squared error")
         return self
 
 
-def _member_models(estimator: Any) -> list[tuple[Any, Array]]:
-    """Coefficients (k, p) and intercepts (k,) of single members, scaled like the ensemble, for
-    every target.
+class _Members(NamedTuple):
+    """Single members of one target, scaled like the ensemble."""
+
+    coefs: Any  # sparse, (k, p)
+    intercepts: Array  # (k,)
+
+
+def _member_models(estimator: Any) -> list[_Members]:
+    """Single members, for every target.
 
     The scale shrinks the ensemble towards its mean target, which changes its intercept; the
     intercept of every member is shifted by the same amount.
     """
     solutions = estimator._members_again("ConvergenceDisplay")
+    n_targets = len(np.atleast_2d(estimator.coef_))
+    # a single zero for a fit without intercept
+    ensemble_intercepts = np.broadcast_to(estimator.intercept_, n_targets)
+    scales = np.broadcast_to(estimator.scale_, n_targets)
     models = []
-    ensemble_intercepts = np.atleast_1d(
-        estimator.intercept_
-    )  # a single zero for a fit without intercept
-    ensemble_intercepts = np.broadcast_to(
-        ensemble_intercepts, np.atleast_2d(estimator.coef_).shape[:1]
-    )
-    scales = np.broadcast_to(estimator.scale_, ensemble_intercepts.shape)
-    for t, (scale, ensemble_intercept) in enumerate(zip(scales, ensemble_intercepts, strict=True)):
+    for t, scale in enumerate(scales):
         features, solution = solutions[t if len(solutions) > 1 else 0]
         entries = (scale * solution.values[:, t], features.indices, features.indptr)
         coefs = sp.csr_array(entries, shape=(len(features), features.n_items))
         intercepts = scale * solution.intercepts[:, t]
-        intercepts = intercepts + ensemble_intercept - estimator.weights_ @ intercepts
-        models.append((coefs, intercepts))
+        shift = ensemble_intercepts[t] - estimator.weights_ @ intercepts
+        models.append(_Members(coefs, intercepts + shift))
     return models
 
 
-def _running_errors(
-    X: Any, y: Array, coefs: Any, intercepts: Array, weights: Array
-) -> tuple[Array, float]:
+def _running_errors(X: Any, y: Array, members: _Members, weights: Array) -> tuple[Array, float]:
     """Mean squared errors of the weighted mean of the first 1, 2, ... members, and of a single
     member on average.
     """
@@ -193,11 +185,11 @@ def _running_errors(
     step = max(1, PREDICTIONS_PER_BATCH // len(y))
     for start in range(0, len(weights), step):
         batch = slice(start, start + step)
-        products = coefs[batch] @ X.T  # (members, rows)
-        predictions = (products.toarray() if sp.issparse(products) else products).T + intercepts[
-            batch
-        ]
-        single_error += float(np.mean((predictions - y[:, None]) ** 2, axis=0).sum())
+        products = members.coefs[batch] @ X.T  # (members, rows)
+        products = products.toarray() if sp.issparse(products) else products
+        predictions = products.T + members.intercepts[batch]
+        single_errors = np.mean((predictions - y[:, None]) ** 2, axis=0)
+        single_error += float(single_errors.sum())
         running_sums = prediction_sum[:, None] + np.cumsum(predictions * weights[batch], axis=1)
         prediction_sum = running_sums[:, -1]
         with np.errstate(invalid="ignore"):  # the first members may have no weight

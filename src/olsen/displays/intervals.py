@@ -50,14 +50,6 @@ class IntervalDisplay:
         Axes of the coverage.
     figure_ : matplotlib Figure
         The figure of both axes.
-    intervals_ : matplotlib LineCollection
-        The intervals.
-    inside_ : matplotlib Line2D or None
-        Observations inside their intervals.
-    outside_ : matplotlib Line2D or None
-        Observations outside their intervals.
-    coverage_bars_ : matplotlib ErrorbarContainer or None
-        Coverage by bins.
 
     Notes
     -----
@@ -93,13 +85,15 @@ class IntervalDisplay:
             )
         check_consistent_length(self.y_pred, self.interval)
         self.inside: NDArray[np.bool_] | None = None
-        self.bin_edges = self.bin_centers = self.bin_coverage = self.bin_standard_error = None
+        self.bin_edges: Array | None = None
+        self.bin_centers: Array | None = None
+        self.bin_coverage: Array | None = None
+        self.bin_standard_error: Array | None = None
         if self.y_true is not None:
             self.y_true = targets_as_columns(self.y_true, len(self.y_pred), 1)[:, 0]
             low, high = self.interval.T
             self.inside = (low <= self.y_true) & (self.y_true <= high)
-            bins = _coverage_by_bins(self.y_pred, self.inside)
-            self.bin_edges, self.bin_centers, self.bin_coverage, self.bin_standard_error = bins
+            self._count_by_bins(self.inside)
 
     @classmethod
     def from_estimator(
@@ -140,9 +134,8 @@ class IntervalDisplay:
         """
         way_out = "Use IntervalDisplay.from_predictions for intervals of another model."
         split_model(estimator, cls, "predict_interval", way_out)
-        interval = one_target(
-            predict_interval(estimator, X, coverage, method), target, axis=1, single=2
-        )
+        ends = predict_interval(estimator, X, coverage, method)
+        interval = one_target(ends, target, axis=1, single=2)
         if not np.isfinite(interval).all():
             raise ValueError(
                 f"coverage={coverage} asks for more than the training rows can tell, so intervals"
@@ -151,7 +144,8 @@ class IntervalDisplay:
         prediction = estimator.predict(X)
         if y is not None:
             n_targets = 1 if prediction.ndim == 1 else prediction.shape[1]
-            y = one_target(targets_as_columns(y, len(prediction), n_targets), target, axis=1)
+            y = targets_as_columns(y, len(prediction), n_targets)
+            y = one_target(y, target, axis=1)
         prediction = one_target(prediction, target, axis=1)
         return cls(prediction, interval, y_true=y, coverage=coverage).plot(ax)
 
@@ -198,72 +192,61 @@ class IntervalDisplay:
         display : IntervalDisplay
         """
         layout = {"nrows": 2, "size": (6.0, 5.5), "height_ratios": (2.2, 1.0)}
-        self.figure_, self.ax_, self.coverage_ax_ = panels(ax, self.inside is not None, **layout)
-        self.inside_ = self.outside_ = self.coverage_bars_ = None
-        ax = self.ax_
+        self.figure_, ax, self.coverage_ax_ = panels(ax, self.inside is not None, **layout)
+        self.ax_ = ax
         x = self.y_pred
         name = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
-        self.intervals_ = ax.vlines(x, *self.interval.T, color=PALE, lw=1.2, zorder=0, label=name)
+        ax.vlines(x, *self.interval.T, color=PALE, lw=1.2, zorder=0, label=name)
         diagonal = "prediction" if self.inside is None else "observed = predicted"
-        ax.plot([x.min(), x.max()], [x.min(), x.max()], "-", color=GREY, lw=0.8, label=diagonal)
+        ends = [x.min(), x.max()]
+        ax.plot(ends, ends, "-", color=GREY, lw=0.8, label=diagonal)
         if self.inside is not None:
-            self.inside_ = self._draw_points(
-                self.inside, "inside", marker="o", ms=3.2, mfc="none", color=BLUE
-            )
-            self.outside_ = self._draw_points(
-                ~self.inside, "outside", marker="x", ms=5.5, mew=1.4, color=VERMILLION
-            )
+            inside = {"marker": "o", "ms": 3.2, "mfc": "none", "color": BLUE}
+            outside = {"marker": "x", "ms": 5.5, "mew": 1.4, "color": VERMILLION}
+            self._draw_points(self.inside, "inside", **inside)
+            self._draw_points(~self.inside, "outside", **outside)
         finish(ax, 2, xlabel="predicted", ylabel="interval" if self.inside is None else "observed")
         if self.coverage_ax_ is not None:
             self._draw_coverage(self.coverage_ax_)
         return self
 
-    def _draw_points(self, mask: NDArray[np.bool_], name: str, **style: Any) -> Any:
-        assert self.y_true is not None
+    def _draw_points(self, mask: NDArray[np.bool_], name: str, **style: Any) -> None:
         label = f"{name}: {mask.sum()} of {len(mask)}"
-        return self.ax_.plot(self.y_pred[mask], self.y_true[mask], ls="none", label=label, **style)[
-            0
-        ]
+        self.ax_.plot(self.y_pred[mask], self.y_true[mask], ls="none", label=label, **style)
 
     def _draw_coverage(self, ax: Any) -> None:
-        centre = np.asarray(self.bin_centers)
+        centers = np.asarray(self.bin_centers)
         edges = np.asarray(self.bin_edges)
         percent = 100 * np.asarray(self.bin_coverage)
         error = 100 * np.asarray(self.bin_standard_error)
-        width = np.stack([centre - edges[:-1], edges[1:] - centre])
-        height = np.minimum(
-            error, [percent, 100 - percent]
-        )  # no coverage is below 0 or above 100 %
+        width = np.stack([centers - edges[:-1], edges[1:] - centers])
+        height = np.minimum(error, [percent, 100 - percent])  # no coverage beyond 0 or 100 %
         style = {"fmt": "o", "ms": 4, "color": BLUE, "elinewidth": 1.2, "capsize": 2}
-        self.coverage_bars_ = ax.errorbar(
-            centre, percent, height, width, label="observed, one standard error", **style
-        )
+        name = "observed, one standard error"
+        ax.errorbar(centers, percent, height, width, label=name, **style)
         if self.coverage is not None:
-            ax.axhline(
-                100 * self.coverage,
-                color=BLACK,
-                ls="--",
-                lw=1.0,
-                label=f"asked for: {self.coverage:.0%}",
-            )
-        bottom = min(float((percent - error).min()), 100 * (self.coverage or 1.0)) - 5
-        limits = {"xlim": self.ax_.get_xlim(), "ylim": (max(0.0, bottom), 102)}
+            name = f"asked for: {self.coverage:.0%}"
+            ax.axhline(100 * self.coverage, color=BLACK, ls="--", lw=1.0, label=name)
+        lowest = min(float((percent - error).min()), 100 * (self.coverage or 1.0))
+        limits = {"xlim": self.ax_.get_xlim(), "ylim": (max(0.0, lowest - 5), 102)}
         finish(ax, 2, xlabel="predicted (bins of equal counts)", ylabel="coverage, %", **limits)
 
+    def _count_by_bins(self, inside: NDArray[np.bool_]) -> None:
+        """Set the bins of equal counts: edges, mean prediction, fraction inside, standard error.
 
-def _coverage_by_bins(prediction: Array, inside: NDArray[np.bool_]) -> tuple[Array, ...]:
-    """Edges of bins of equal counts, mean prediction, fraction inside, and its standard error.
-
-    Equal predictions are in one bin, so there may be fewer bins than intended.
-    """
-    n_bins = max(1, min(8, len(prediction) // 10))
-    edges = np.unique(np.quantile(prediction, np.linspace(0, 1, n_bins + 1)))
-    if len(edges) == 1:
-        edges = np.repeat(edges, 2)
-    bins = np.clip(np.searchsorted(edges, prediction, side="right") - 1, 0, len(edges) - 2)
-    count = np.bincount(bins, minlength=len(edges) - 1)
-    n_inside = np.bincount(bins, weights=inside, minlength=len(edges) - 1)
-    centre = np.bincount(bins, weights=prediction, minlength=len(edges) - 1) / count
-    adjusted = (n_inside + 2) / (count + 4)
-    standard_error = np.sqrt(adjusted * (1 - adjusted) / (count + 4))
-    return edges, centre, n_inside / count, standard_error
+        Equal predictions are in one bin, so there may be fewer bins than intended.
+        """
+        n_bins = max(1, min(8, len(inside) // 10))
+        edges = np.unique(np.quantile(self.y_pred, np.linspace(0, 1, n_bins + 1)))
+        if len(edges) == 1:
+            edges = np.repeat(edges, 2)
+        n_bins = len(edges) - 1
+        bins = np.searchsorted(edges, self.y_pred, side="right") - 1
+        bins = np.clip(bins, 0, n_bins - 1)
+        count = np.bincount(bins, minlength=n_bins)
+        n_inside = np.bincount(bins, weights=inside, minlength=n_bins)
+        adjusted = (n_inside + 2) / (count + 4)
+        self.bin_edges = edges
+        self.bin_centers = np.bincount(bins, weights=self.y_pred, minlength=n_bins) / count
+        self.bin_coverage = n_inside / count
+        self.bin_standard_error = np.sqrt(adjusted * (1 - adjusted) / (count + 4))

@@ -38,12 +38,6 @@ class RiskCurveDisplay:
         Axes of the drawing.
     figure_ : matplotlib Figure
         Its figure.
-    lines_ : list of matplotlib Line2D
-        Curves, or the points of curves with error bars.
-    errorbars_ : list of matplotlib ErrorbarContainer
-        Error bars, where standard errors are known.
-    reference_line_ : matplotlib Line2D or None
-        Risk of ridge regression.
 
     Notes
     -----
@@ -120,11 +114,7 @@ class RiskCurveDisplay:
         display : RiskCurveDisplay
             With the drawing done.
         """
-        x = (
-            np.linspace(0.0, 1.0, 401)[1:]
-            if alpha is None
-            else np.atleast_1d(np.asarray(alpha, dtype=float))
-        )
+        x = np.linspace(0.0, 1.0, 401)[1:] if alpha is None else np.atleast_1d(alpha).astype(float)
         counts = _counts(k)
         risk = theory.limiting_risk(x, gamma, sigma, k=counts[:, None], eta=eta, mu=mu)
         ridge = float(theory.optimal_ridge_risk(gamma, sigma))
@@ -187,15 +177,16 @@ class RiskCurveDisplay:
         members = tuple(count if np.isinf(count) else int(count) for count in counts.tolist())
         sizes = np.unique(np.maximum(1, np.rint(fractions * p).astype(int)))
         cells: list[Any] = [(problem, Ensemble(int(m), k=members)) for m in sizes]
-        cells += [(problem, Ridge(p * problem.sigma**2))] if ridge else []
+        if ridge:
+            cells.append((problem, Ridge(p * problem.sigma**2)))
         estimates = run(cells, trials=trials, rng=rng, n_jobs=n_jobs)
-        reference = float(estimates.pop().mean[0, 0]) if ridge else None
-        mean = np.transpose([estimate.mean[:, 0] for estimate in estimates])
-        error = np.transpose([estimate.standard_error[:, 0] for estimate in estimates])
-        labels = [f"{label}, simulated" for label in _labels(counts)]
-        name = r"ridge, penalty $p\,\sigma^2$, simulated"
         display = cls(
-            sizes / p, mean, labels, standard_error=error, reference=reference, reference_label=name
+            sizes / p,
+            risk=np.transpose([e.mean[:, 0] for e in estimates[: len(sizes)]]),
+            labels=[f"{label}, simulated" for label in _labels(counts)],
+            standard_error=np.transpose([e.standard_error[:, 0] for e in estimates[: len(sizes)]]),
+            reference=float(estimates[-1].mean[0, 0]) if ridge else None,
+            reference_label=r"ridge, penalty $p\,\sigma^2$, simulated",
         )
         return display.plot(ax)
 
@@ -220,29 +211,20 @@ class RiskCurveDisplay:
         self.figure_, ax, _ = panels(ax)
         self.ax_ = ax
         earlier_limits = ax.get_ylim() if ax.has_data() else None
-        self.lines_: list[Any] = []
-        self.errorbars_: list[Any] = []
+        risks = np.where(np.isfinite(self.risk), self.risk, np.nan)  # infinite risks are not drawn
         for number, label in enumerate(self.labels):
             color, marker, line_style = SERIES[number % len(SERIES)]
-            y = np.where(
-                np.isfinite(self.risk[number]), self.risk[number], np.nan
-            )  # infinite risks are not drawn
-            style = {"color": color, "ms": 4.5, "label": label}
+            style: dict[str, Any] = {"color": color, "ms": 4.5, "label": label}
             if self.standard_error is None:
                 line_format = (marker if len(self.x) <= MAX_MARKED_POINTS else "") + line_style
-                self.lines_ += ax.plot(self.x, y, line_format, **style)
-                continue
-            style |= {"mfc": "white", "elinewidth": 1.0, "capsize": 2}
-            bars = ax.errorbar(self.x, y, self.standard_error[number], fmt=marker, **style)
-            self.errorbars_.append(bars)
-            self.lines_.append(bars[0])
-        self.reference_line_ = None
+                ax.plot(self.x, risks[number], line_format, **style)
+            else:
+                style |= {"fmt": marker, "mfc": "white", "elinewidth": 1.0, "capsize": 2}
+                ax.errorbar(self.x, risks[number], self.standard_error[number], **style)
         if self.reference is not None:
             color, line_style = (BLACK, ":") if self.standard_error is None else (GREY, "--")
-            name = self.reference_label
-            self.reference_line_ = ax.axhline(
-                self.reference, color=color, ls=line_style, lw=1.2, label=name, zorder=0
-            )
+            style = {"color": color, "ls": line_style, "lw": 1.2, "label": self.reference_label}
+            ax.axhline(self.reference, zorder=0, **style)
         self._set_height(earlier_limits)
         is_crowded = len(ax.get_legend_handles_labels()[0]) > 6
         label = r"fraction of the columns in a member, $\alpha$"
@@ -256,11 +238,14 @@ class RiskCurveDisplay:
         The limits of earlier curves on the same axes stay visible.
         """
         curves = [curve[np.isfinite(curve)] for curve in self.risk if np.isfinite(curve).any()]
-        levels = [] if self.reference is None else [self.reference]
-        levels += [float(curve.min()) for curve in curves]
-        top = 2.5 * max(levels + [float(curve[0]) for curve in curves])
-        bottom = min(levels)
-        if bottom < top < max(float(curve.max()) for curve in curves):
+        lowest = [float(curve.min()) for curve in curves]
+        highest = max(float(curve.max()) for curve in curves)
+        leftmost = [float(curve[0]) for curve in curves]
+        if self.reference is not None:
+            lowest.append(self.reference)
+        top = 2.5 * max(lowest + leftmost)
+        bottom = min(lowest)
+        if bottom < top < highest:
             bottom -= 0.05 * (top - bottom)
             low, high = (bottom, top) if earlier_limits is None else earlier_limits
             self.ax_.set_ylim(min(bottom, low), max(top, high))

@@ -47,14 +47,6 @@ class TuningCurveDisplay:
         Axes of the drawing.
     figure_ : matplotlib Figure
         The figure.
-    line_ : matplotlib Line2D
-        Errors at `n_estimators` members.
-    infinity_line_ : matplotlib Line2D or None
-        Errors of infinitely many members, if `n_estimators` is finite.
-    band_ : matplotlib PolyCollection
-        One standard error to either side.
-    best_ : matplotlib ErrorbarContainer
-        The chosen size, with its standard error.
 
     Notes
     -----
@@ -106,6 +98,7 @@ class TuningCurveDisplay:
             estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead."
         ).estimator
         results = estimator.cv_results_
+        best_error = float(results["std_test_score"][estimator.best_index_])
         display = cls(
             sizes=results["param_max_features"],
             mse=-results["mean_test_score"],
@@ -113,9 +106,9 @@ class TuningCurveDisplay:
             standard_error=results["std_test_score"],
             best_size=estimator.max_features_,
             best_mse=-float(estimator.best_score_),
+            best_error=best_error,
             n_estimators=estimator.n_estimators_,
             criterion=estimator.criterion_,
-            best_error=float(results["std_test_score"][estimator.best_index_]),
         )
         return display.plot(ax)
 
@@ -136,30 +129,21 @@ class TuningCurveDisplay:
         sizes = np.asarray(self.sizes)
         mse = np.asarray(self.mse)
         error = np.asarray(self.standard_error)
-        name = "one standard error"
-        self.band_ = ax.fill_between(
-            sizes, mse - error, mse + error, color=PALE, alpha=0.6, lw=0, label=name
-        )
+        band = {"color": PALE, "alpha": 0.6, "lw": 0, "label": "one standard error"}
+        ax.fill_between(sizes, mse - error, mse + error, **band)
         count = "infinitely many" if self.n_estimators == np.inf else f"{self.n_estimators}"
-        name = f"{count} members"
-        line_format = "o-" if len(sizes) <= MAX_MARKED_POINTS else "-"
-        (self.line_,) = ax.plot(sizes, mse, line_format, ms=4, color=BLUE, label=name)
-        self.infinity_line_ = None
+        style = "o-" if len(sizes) <= MAX_MARKED_POINTS else "-"
+        ax.plot(sizes, mse, style, ms=4, color=BLUE, label=f"{count} members")
         if self.n_estimators < np.inf:
-            (self.infinity_line_,) = ax.plot(
-                sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many"
-            )
+            ax.plot(sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many")
+        mark = {"fmt": "D", "ms": 7, "mfc": "none", "mew": 1.5, "color": BLACK, "capsize": 4}
         name = f"chosen: {self.best_size:.4g} columns"
-        style = {"fmt": "D", "ms": 7, "mfc": "none", "mew": 1.5, "color": BLACK, "capsize": 4}
-        self.best_ = ax.errorbar(
-            [self.best_size], [self.best_mse], self.best_error, label=name, **style
-        )
+        ax.errorbar(self.best_size, self.best_mse, self.best_error, label=name, **mark)
         if sizes[-1] >= 20 * sizes[0]:
             log_members(ax)
         heights = np.r_[mse, self.mse_infinity]
-        if (
-            heights[np.isfinite(heights)].max(initial=0.0) > 4 * self.best_mse > 0
-        ):  # a peak leaves the panel
+        highest = heights[np.isfinite(heights)].max(initial=0.0)
+        if highest > 4 * self.best_mse > 0:  # a peak leaves the panel
             ax.set_ylim(0.0, 4 * self.best_mse)
         error_name = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
         finish(ax, "best", xlabel="columns in a member", ylabel=error_name)
