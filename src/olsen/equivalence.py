@@ -35,7 +35,7 @@ __all__ = [
 MAX_NEWTON_STEPS = 50  # fewer than ten were needed on all data tried
 
 
-class System(NamedTuple):
+class _System(NamedTuple):
     """The convex function of `ridge_penalty` at one point."""
 
     value: float
@@ -464,7 +464,7 @@ def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
     )
 
 
-def _system(X: Floats, u: Floats, alpha: Floats) -> System:
+def _system(X: Floats, u: Floats, alpha: Floats) -> _System:
     """f, its gradient and its Hessian at u = log d."""
     W = X * np.exp(-u / 2)
     factor = np.linalg.cholesky(np.eye(len(X)) + W @ W.T)
@@ -472,7 +472,7 @@ def _system(X: Floats, u: Floats, alpha: Floats) -> System:
     exclusion = 1 - np.sum(W * MW, axis=0)  # d_j A_jj
     log_det = 2 * np.sum(np.log(np.diag(factor)))
     residual = np.eye(len(u)) - W.T @ MW
-    return System(
+    return _System(
         value=log_det + alpha @ u,
         gradient=exclusion - (1 - alpha),
         hessian=np.diag(exclusion) - residual**2,

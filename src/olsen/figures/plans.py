@@ -499,7 +499,8 @@ def _distance_from_ridge(
                 distances.append(np.linalg.norm(fitted - ridge) / np.linalg.norm(ridge))
             mean = float(np.mean(distances))
             error = float(np.std(distances, ddof=1) / repeats**0.5)
-            row = Row("distance", series, "simulation", count, mean, error, trials=repeats)
+            row = Row("distance", series, "simulation", count, mean)
+            row = row._replace(standard_error=error, trials=repeats)
             plan.rows.append(row)
 
 

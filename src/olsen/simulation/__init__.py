@@ -6,7 +6,7 @@ Nothing in this package uses the theory, so agreement with the theory is evidenc
 
 from .methods import Dropout, Ensemble, Estimator, Ridge
 from .montecarlo import Estimate, run
-from .problems import LinearProblem, Sample
+from .problems import LinearProblem
 
 __all__ = [
     "Dropout",
@@ -15,6 +15,5 @@ __all__ = [
     "Estimator",
     "LinearProblem",
     "Ridge",
-    "Sample",
     "run",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,16 +90,17 @@ class Ensemble:
         p).
         """
         n, p = sample.X.shape
-        max_features = (
-            self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
-        )
+        max_features: Any = self.max_features
         if self.penalty is not None:
             max_features = inclusion_probabilities(
                 sample.X, self.penalty, center=False, check_collinear=False
             )
+        elif np.ndim(max_features):
+            max_features = np.array(max_features)
         if self.sampling == "determinantal":
-            size = subsets.Design(n, p, seed, max_features).expected_size  # type: ignore[arg-type]
-            features = subsets.Determinantal.from_rows(sample.X, size).draw(0, n_members, seed=seed)
+            size = subsets.Design(n, p, seed, max_features).expected_size
+            process = subsets.Determinantal.from_rows(sample.X, size)
+            features = process.draw(0, n_members, seed=seed)
             rows = None
         else:
             features, rows = subsets.draw_members(
@@ -114,10 +115,9 @@ class Ensemble:
             )
         problem = RowData(sample.X, _two_targets(sample), None, False)
         solution = _members.solve(problem, features, rows)
+        members = np.repeat(np.arange(n_members), features.sizes)
         coef = np.zeros((2, n_members, p))
-        coef[:, np.repeat(np.arange(n_members), features.sizes), features.indices] = (
-            solution.values.T
-        )
+        coef[:, members, features.indices] = solution.values.T
         return coef
 
 

@@ -104,17 +104,8 @@ def run(
     """
     seed = integer_seed(rng)
     cells = list(cells)
-    files = []
-    values_of_cells = []
-    for problem, method in cells:
-        cell = {
-            "problem": _describe(problem),
-            "method": _describe(method),
-            "seed": seed,
-            "olsen": __version__,
-        }
-        files.append(Path(store or "") / f"{_digest({**cell, 'trials': trials})}.npz")
-        values_of_cells.append([] if store is None else _stored(files[-1]))
+    files = [_file(Path(store or ""), cell, seed, trials) for cell in cells]
+    values_of_cells = [[] if store is None else _stored(file) for file in files]
     todo = [
         (c, number)
         for c, values in enumerate(values_of_cells)
@@ -122,26 +113,38 @@ def run(
         for number in range(trials)
     ]
     total = trials * len(cells)
+    done = total - len(todo)
     if progress:
-        progress(total - len(todo), total)
+        progress(done, total)
     # threads suffice: solvers release the interpreter lock
     parallel = Parallel(count_threads(n_jobs), require="sharedmem", return_as="generator")
-    with (
-        one_blas_thread()
-    ):  # set once for all threads: threads that set and reset it separately would interfere
+    # set once for all threads: threads that set and reset it separately would interfere
+    with one_blas_thread():
         results = parallel(delayed(_trial)(*cells[c], seed, number) for c, number in todo)
-        for done, ((c, _), values) in enumerate(
-            zip(todo, results, strict=True), start=total - len(todo) + 1
-        ):
+        for (c, _), values in zip(todo, results, strict=True):
             values_of_cells[c].append(values)
             if store is not None and len(values_of_cells[c]) == trials:
                 atomically(files[c], partial(np.savez, values=values_of_cells[c]))
+            done += 1
             if progress:
                 progress(done, total)
     return [
         Estimate(*cell, np.stack(values))
         for cell, values in zip(cells, values_of_cells, strict=True)
     ]
+
+
+def _file(folder: Path, cell: tuple[LinearProblem, Method], seed: int, trials: int) -> Path:
+    """File of the trials of a cell; its name is a function of everything that they depend on."""
+    problem, method = cell
+    description = {
+        "problem": _describe(problem),
+        "method": _describe(method),
+        "seed": seed,
+        "olsen": __version__,
+        "trials": trials,
+    }
+    return folder / f"{_digest(description)}.npz"
 
 
 def _stored(file: Path) -> Any:

@@ -75,9 +75,8 @@ class LinearProblem:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from olsen.simulation import LinearProblem
-    >>> sample = LinearProblem(20, 8, sigma=0.5, covariance="ar1").draw(np.random.default_rng(0))
+    >>> sample = LinearProblem(20, 8, sigma=0.5, covariance="ar1").draw(rng=0)
     >>> sample.X.shape, round(float(np.sum(sample.beta**2)), 12)
     ((20, 8), 1.0)
     """
@@ -120,8 +119,20 @@ class LinearProblem:
         signs = np.random.Generator(np.random.Philox(self.p)).choice([-1.0, 1.0], size=self.p)
         return np.asarray(signs / np.sqrt(self.p))
 
-    def draw(self, rng: np.random.Generator) -> Sample:
-        """Draw data, coefficients and noise, in this order."""
+    def draw(self, rng: np.random.Generator | int | None) -> Sample:
+        """Draw data, coefficients and noise, in this order.
+
+        Parameters
+        ----------
+        rng : numpy Generator, int or None
+            Generator, or seed of one.
+
+        Returns
+        -------
+        Sample
+            With the arrays ``X``, ``y``, ``beta``, ``signal`` and ``noise``.
+        """
+        rng = np.random.default_rng(rng)
         X = rng.standard_normal((self.n, self.p))
         covariance = None
         if self.covariance != "identity":
@@ -140,8 +151,9 @@ class LinearProblem:
     def _strength(self) -> float:
         return COVARIANCES[self.covariance] if self.strength is None else self.strength
 
-    def draw_coefficients(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Draw coefficients alone."""
+    def draw_coefficients(self, rng: np.random.Generator | int | None) -> NDArray[np.float64]:
+        """Draw coefficients alone; `rng` as in `draw`."""
+        rng = np.random.default_rng(rng)
         if self.coefficients == "fixed":
             return self.fixed_beta()
         beta = rng.standard_normal(self.p)

@@ -57,28 +57,28 @@ class Subsets(Sequence[NDArray[np.int64]]):
                     f" only {n_items} items."
                 )
             arrays.append(unique)
-        return cls.stack(arrays, n_items)
+        return cls._stack(arrays, n_items)
 
     @classmethod
-    def from_mask(cls, mask: NDArray[np.bool_]) -> Subsets:
+    def _from_mask(cls, mask: NDArray[np.bool_]) -> Subsets:
         """Subsets where each row of a mask is true."""
-        return cls.of_sizes(mask.sum(axis=1), [np.nonzero(mask)[1]], mask.shape[1])
+        return cls._of_sizes(mask.sum(axis=1), [np.nonzero(mask)[1]], mask.shape[1])
 
     @classmethod
-    def stack(cls, arrays: Sequence[NDArray[np.int64]], n_items: int) -> Subsets:
+    def _stack(cls, arrays: Sequence[NDArray[np.int64]], n_items: int) -> Subsets:
         """Collect sorted index arrays as they are."""
-        return cls.of_sizes([len(a) for a in arrays], arrays, n_items)
+        return cls._of_sizes([len(a) for a in arrays], arrays, n_items)
 
     @classmethod
-    def joined(cls, parts: Sequence[Subsets], n_items: int) -> Subsets:
+    def _joined(cls, parts: Sequence[Subsets], n_items: int) -> Subsets:
         """Members of several draws, one after the other."""
         if len(parts) == 1:
             return parts[0]
         sizes = [size for part in parts for size in part.sizes.tolist()]
-        return cls.of_sizes(sizes, [part.indices for part in parts], n_items)
+        return cls._of_sizes(sizes, [part.indices for part in parts], n_items)
 
     @classmethod
-    def of_sizes(
+    def _of_sizes(
         cls, sizes: ArrayLike, indices: Sequence[NDArray[np.int64]], n_items: int
     ) -> Subsets:
         """Subsets of these sizes, one after the other in `indices`."""
@@ -116,11 +116,11 @@ class Subsets(Sequence[NDArray[np.int64]]):
 
     def complement(self) -> Subsets:
         """Items that each subset lacks."""
-        return self.from_mask(~self.mask())
+        return self._from_mask(~self.mask())
 
     def take(self, members: Sequence[int] | NDArray[np.int64] | range) -> Subsets:
         """Selected members, in the order of `members`."""
-        return self.stack([self[i] for i in members], self.n_items)
+        return self._stack([self[i] for i in members], self.n_items)
 
     def slice(self, start: int, stop: int) -> Subsets:
         """Members ``start`` to ``stop``, without copying the indices."""

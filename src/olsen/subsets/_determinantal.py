@@ -237,16 +237,16 @@ class Determinantal:
                 sizes=sizes,
             )
             is_drawn = np.arange(drawn.shape[1]) < sizes[:, None]
-            return Subsets.of_sizes(sizes, [drawn[is_drawn]], p)
+            return Subsets._of_sizes(sizes, [drawn[is_drawn]], p)
 
         def draw_part(first: int, last: int) -> Subsets:
             starts = range(first, last, 256)
-            return Subsets.joined([draw_batch(a, min(a + 256, last)) for a in starts], p)
+            return Subsets._joined([draw_batch(a, min(a + 256, last)) for a in starts], p)
 
         count = stop - start
         if threads is None:
             return draw_part(0, count)
-        return Subsets.joined(threads(draw_part, count), p)
+        return Subsets._joined(threads(draw_part, count), p)
 
 
 def _spreads(squares: Array, spreads: Array | None) -> Array:

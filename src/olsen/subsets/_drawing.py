@@ -190,10 +190,10 @@ def draw(
             b = min(a + step, first_group + end)
             raw = raw_keys(n_items + 1, a, b, seed=seed, stream=stream, attempt=attempt)
             parts.append(scheme.subsets(raw))
-        return Subsets.joined(parts, n_items)
+        return Subsets._joined(parts, n_items)
 
     if threads is not None and n_groups * n_items >= MIN_THREADED_ITEMS:
-        groups = Subsets.joined(threads(draw_groups, n_groups), n_items)
+        groups = Subsets._joined(threads(draw_groups, n_groups), n_items)
     else:
         groups = draw_groups(0, n_groups)
     skip = start - first_group * per_group
@@ -317,8 +317,8 @@ def draw_members(
         wrong_side = sizes >= freedom - 1 if is_overdetermined else sizes <= freedom + 1
         rejected = np.flatnonzero(wrong_side | (freedom < 1)).tolist()
         if not rejected:
-            accepted = Subsets.stack(column_lists, n_columns)
-            return accepted, None if samples is None else Subsets.stack(row_lists, n_rows)
+            accepted = Subsets._stack(column_lists, n_columns)
+            return accepted, None if samples is None else Subsets._stack(row_lists, n_rows)
         for i in rejected:
             new_features, new_samples = draw_both(start + i, start + i + 1, attempt)
             column_lists[i] = new_features[0]
@@ -376,7 +376,7 @@ def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
     if is_complement:
         mask = np.ones((len(blocks), n_items), dtype=bool)
         np.put_along_axis(mask, blocks, False, axis=1)
-        return Subsets.from_mask(mask)
+        return Subsets._from_mask(mask)
     items = np.sort(blocks.astype(np.int32), axis=1)  # half as many bytes sort several times faster
     indptr = np.arange(len(items) + 1, dtype=np.int64) * size
     return Subsets(n_items, indptr, items.astype(np.int64).reshape(-1))
@@ -392,7 +392,7 @@ def _flip_coins(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subs
     shift = np.arange(per_group)[:, None] / per_group
     u = (_uniform(raw)[:, None, :] + shift) % 1.0  # (groups, members, items)
     mask = u < chances
-    return Subsets.from_mask(mask.reshape(-1, len(chances)))
+    return Subsets._from_mask(mask.reshape(-1, len(chances)))
 
 
 def _systematic(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subsets:
@@ -429,7 +429,7 @@ def _systematic(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subs
     picked = picked[np.diff(picked, prepend=-1) > 0]  # rounding may pick an item twice
     owner, items = np.divmod(picked, n_items)
     sizes = np.bincount(owner, minlength=n_groups * per_group)
-    return Subsets.of_sizes(sizes, [items], n_items)
+    return Subsets._of_sizes(sizes, [items], n_items)
 
 
 # Random keys
