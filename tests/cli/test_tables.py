@@ -26,7 +26,7 @@ pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from olsen.cli.columns import strings_of  # noqa: E402
+from olsen.cli.cells import strings_of  # noqa: E402
 from olsen.cli.encoding import learn_encoding  # noqa: E402
 from olsen.cli.tables import TableError, read_table  # noqa: E402
 

@@ -24,8 +24,9 @@ from .._estimators.inputs import options_of
 from .._estimators.tuned import TunedEnsemble
 from .._execution import memory
 from ..subsets import row_groups
-from .columns import FIRST_ROW, distinct_strings, refuse_missing, rows_before
-from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
+from .cells import FIRST_ROW, distinct_strings, refuse_missing, rows_before
+from .columns import MAX_CATEGORIES
+from .encoding import Encoding, learn_encoding
 from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
 from .terminal import Tell, silent
 

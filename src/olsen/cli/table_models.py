@@ -27,7 +27,8 @@ from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
 from .._trust import refuse_weights
 from . import large_tables, terminal
-from .columns import rows_before, strings_of
+from .cells import rows_before, settled_decimals, strings_of
+from .columns import number_parser
 from .commands import TableOptions
 from .encoding import Encoding, learn_encoding, numbers_of
 from .tables import TableError, is_parquet, read_table, refuse_absent, shown_name
@@ -102,7 +103,9 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     weight = None
     messages = messages + encoding.messages
     if options.weight is not None:
-        weight = numbers_of(table, options.weight)
+        label = f"--weight {quoted(options.weight)}"
+        parser = number_parser(table, options.weight, label, settled_decimals(table))
+        weight = numbers_of(table, options.weight, parser)
         if weight.min() < 0:
             row = int(np.argmin(weight >= 0)) + 1
             raise TableError(

@@ -4,7 +4,7 @@ format, not the name.
 A table that cannot be used is refused with the file, the line or the column, and what to do, never
 repaired silently. Pipes are read once, into memory; compressed files are unpacked in memory. The
 two may fill a quarter of the free memory, so that neither an endless pipe nor a small file that
-unpacks to a large one exhausts it. Cells of a text file stay strings: `encoding` decides on their
+unpacks to a large one exhausts it. Cells of a text file stay strings: `columns` decides on their
 types.
 """
 
@@ -15,14 +15,10 @@ import csv
 import difflib
 import io
 import os
-import shlex
-import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,29 +30,17 @@ from .._execution import files, memory
 from .._report.formatting import LONGEST_NAME, counted, escape_control, quoted
 from . import terminal
 
-SEPARATOR = (  # metadata key of a table from a text file: the separator of its cells
-    b"olsen.separator"
-)
+# metadata key of a table from a text file: the separator of its cells
+SEPARATOR = b"olsen.separator"
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 BLANKS = " \t\r\n\u00a0"  # stripped from the ends of a cell
-SAMPLE_BYTES = 1 << 16
+SAMPLE_BYTES = 1 << 16  # from which the format and the dialect of a file are detected
+# Memory of the text reader per column, however short the table (9.3 kB with pyarrow 26)
+COLUMN_BYTES = 10_000
 STANDARD_INPUT = Path("/dev/stdin")
-READ_BYTES = 1 << 20  # read from a pipe or an unpacked file at a time
-BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into a block
-COLUMN_BYTES = (
-    10_000  # memory of the text reader per column, however short the table (9.3 kB with pyarrow 26)
-)
-MEMORY_PER_WORKBOOK_BYTE = (
-    4  # bytes of memory per unpacked byte (at most 3.1 in sheets of numbers and of strings)
-)
-CELL_BYTES = 16  # memory of a cell of a sheet, empty or not: a reference, then a number
-MAX_EXCEL_ROWS = 1 << 20
-MAX_EXCEL_COLUMNS = 1 << 14
-
 SEPARATORS = ";\t,|"
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-TABLES = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
 
 
 class TableError(ValueError):
@@ -77,8 +61,8 @@ def option(flag: str, name: str) -> str:
     """
     if len(name) > LONGEST_NAME or not name.isprintable():
         return f"{flag} and its name"
-    text = shlex.quote(name) if set(name) & set("'\\") else f"'{name}'"
-    return f"{flag}={text}" if name.startswith("-") else f"{flag} {text}"
+    joint = "=" if name.startswith("-") else " "
+    return f"{flag}{joint}'" + name.replace("'", "'\"'\"'") + "'"
 
 
 def listed(names: Iterable[object], limit: int = 8) -> str:
@@ -96,9 +80,7 @@ def one_line(error: Exception) -> str:
 def is_text(kind: Any) -> bool:
     """Whether a column type is a string type, or a dictionary of strings."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def text_names(schema: Any) -> list[str]:
@@ -112,9 +94,7 @@ def refuse_absent(names: Iterable[str], table: Any) -> None:
     """
     column_names = table.column_names
     if absent := [name for name in names if name not in column_names]:
-        similar = []
-        if len(absent[0]) <= LONGEST_NAME:
-            similar = difflib.get_close_matches(absent[0], column_names, 1)
+        similar = difflib.get_close_matches(absent[0][:LONGEST_NAME], column_names, 1)
         suggestion = f"did you mean {quoted(similar[0])}? The" if similar else "the"
         raise terminal.UsageError(
             f"there is no column {listed(absent)}; {suggestion} table has"
@@ -136,6 +116,11 @@ def separator_of(table: Any) -> str:
     return str((table.schema.metadata or {}).get(SEPARATOR, b"").decode())
 
 
+def is_filled(cell: Any) -> bool:
+    """Whether a cell has a value that is not a mark of a missing value."""
+    return cell is not None and str(cell).strip() not in MISSING
+
+
 # Formats and bytes of files
 
 
@@ -150,12 +135,9 @@ class Source:
 
     def open(self) -> Any:
         """Open the bytes as a pyarrow file that does not decompress by the suffix of its name."""
-
-        return (
-            pa.OSFile(os.fspath(self.path))
-            if self.content is None
-            else pa.BufferReader(self.content)
-        )
+        if self.content is None:
+            return pa.OSFile(os.fspath(self.path))
+        return pa.BufferReader(self.content)
 
     @property
     def head(self) -> bytes:
@@ -166,9 +148,9 @@ class Source:
 
 def shown_name(path: Path) -> str:
     """Name of a file or folder in messages; "." and ".." are resolved."""
-    if files.is_stream(path) or path == STANDARD_INPUT:
-        return "standard input" if path == STANDARD_INPUT else str(path)
-    return os.path.basename(os.path.abspath(path))
+    if path == STANDARD_INPUT:
+        return "standard input"
+    return str(path) if files.is_stream(path) else os.path.basename(os.path.abspath(path))
 
 
 def is_parquet(path: Path) -> bool:
@@ -183,52 +165,45 @@ def is_parquet(path: Path) -> bool:
     return Source("", path).head.startswith(b"PAR1")
 
 
-def _open(path: Path) -> tuple[Source, str]:
-    """Open a file and detect its format; raise if it is not a table, with the likely cause and the
-    remedy.
-    """
+def _open(path: Path) -> Source:
+    """Open a file that is not a table in Parquet on disk, and unpack it and convert it to UTF-8."""
     source = Source(shown_name(path), path)
-    if is_parquet(path):
-        return source, "parquet"
     if files.is_stream(path):
         with open(path, "rb", buffering=0) as file:
             content = _limited(file.read, source.name, "holds", "give the name of a file")
         source = Source(source.name, path, content)
-    if packing := _starts(PACKINGS, source.head):
+    packing = next((name for mark, name in PACKINGS.items() if source.head.startswith(mark)), None)
+    if packing:
         source = Source(source.name, path, _unpacked(source, packing))
     if source.head.startswith(UTF_16_MARKS):
         source = Source(source.name, path, _utf_8(source), encoding="UTF-16")
+    return source
+
+
+def _format(source: Source) -> str:
+    """Format of the bytes of a table; raise if they are none, with the likely cause and the
+    remedy.
+    """
     head = source.head
-    if not head.removeprefix(b"\xef\xbb\xbf").strip():
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"PK\x03\x04"):
+        return "xlsx"
+    if not head.removeprefix(codecs.BOM_UTF8).strip():
         raise TableError(f"{source.name} is empty.")
-    kind = _starts(TABLES, head) or "text"
-    if kind == "text" and not source.encoding and _looks_like_utf_16(head):
+    if b"\x00" in head:
         raise TableError(
-            f"{source.name} is UTF-16 without a byte order mark, by its zero bytes; save it as"
-            " UTF-8."
+            f"{source.name} holds zero bytes: it is UTF-16 without a byte order mark, damaged, or"
+            " no table; save the table as text in UTF-8, as Parquet or as Excel (.xlsx)."
         )
-    if kind == "text" and b"\x00" in head:
-        raise TableError(
-            f"{source.name} holds zero bytes: it is damaged, or neither text in UTF-8 or"
-            " Windows-1252 nor Parquet or Excel (.xlsx); save the table as one of these."
-        )
-    return source, kind
-
-
-def _starts(marks: dict[bytes, str], head: bytes) -> str:
-    return next((kind for mark, kind in marks.items() if head.startswith(mark)), "")
+    return "text"
 
 
 def _unpacked(source: Source, packing: str) -> Any:
-
+    remedy = "save it as Parquet, which is read in blocks"
     try:
         with pa.CompressedInputStream(source.open(), packing) as stream:
-            return _limited(
-                stream.read,
-                source.name,
-                "unpacks to",
-                "save it as Parquet, which is read in blocks",
-            )
+            return _limited(stream.read, source.name, "unpacks to", remedy)
     except (pa.ArrowInvalid, OSError) as error:
         raise TableError(
             f"{source.name} is a damaged {packing} file, get it again: {one_line(error)}"
@@ -238,36 +213,22 @@ def _unpacked(source: Source, packing: str) -> Any:
 def _utf_8(source: Source) -> Any:
     """Convert a text file from UTF-16, the "Unicode text" of spreadsheet programs, to UTF-8."""
     stream = pa.transcoding_input_stream(source.open(), "utf-16", "utf-8")
+    remedy = "save it as UTF-8, or as Parquet, which is read in blocks"
     try:
-        return _limited(
-            stream.read,
-            source.name,
-            "holds",
-            "save it as UTF-8, or as Parquet, which is read in blocks",
-        )
+        return _limited(stream.read, source.name, "holds", remedy)
     except UnicodeError as error:
         raise TableError(
             f"{source.name} begins as UTF-16, but is damaged: {one_line(error)}; save it as UTF-8."
         ) from error
 
 
-def _looks_like_utf_16(head: bytes) -> bool:
-    """Whether zero bytes are frequent and all at even or all at odd positions, as in UTF-16 of
-    Latin letters.
-    """
-    n_even_zeros = head[::2].count(0)
-    n_odd_zeros = head[1::2].count(0)
-    return min(n_even_zeros, n_odd_zeros) == 0 and 4 * max(n_even_zeros, n_odd_zeros) > len(head)
-
-
 def _limited(read: Callable[[int], bytes], name: str, verb: str, remedy: str) -> Any:
     """Read all bytes; raise if more than a quarter of the free memory is needed."""
-
     limit = memory.available_bytes() / 4
     chunks = []
     n_bytes = 0
     with terminal.progress(f"reading {name}"):
-        while chunk := read(READ_BYTES):
+        while chunk := read(1 << 20):
             chunks.append(chunk)
             n_bytes += len(chunk)
             if n_bytes > limit:
@@ -275,9 +236,8 @@ def _limited(read: Callable[[int], bytes], name: str, verb: str, remedy: str) ->
                     f"{name} {verb} more than {memory.describe(limit)}, the quarter of the free"
                     f" memory it may fill; {remedy}."
                 )
-    return pa.py_buffer(
-        b"".join(chunks)
-    )  # the chunks and the joined copy together fill at most half
+    # the chunks and the joined copy together fill at most half
+    return pa.py_buffer(b"".join(chunks))
 
 
 # Reading
@@ -304,21 +264,24 @@ def read_table(
     messages : list of str
         Notes for the user.
     """
-    source, kind = _open(Path(path))
+    path = Path(path)
+    on_disk = is_parquet(path)
+    source = Source(shown_name(path), path) if on_disk else _open(path)
+    kind = "parquet" if on_disk else _format(source)
     messages: list[str] = []
     with terminal.progress(f"reading {source.name}"):
         if kind == "parquet":
             table = _read_parquet(source)
+        elif kind == "xlsx":
+            from .workbooks import read_workbook
+
+            table = _with_names(read_workbook(source, messages), source.name, messages)
         else:
-            table = (
-                _read_text(source, messages) if kind == "text" else _read_workbook(source, messages)
-            )
-            table = _with_names(table, source.name, messages)
-    if kind == "text":
-        table = _strip_cells(table, set(verbatim))
+            table = _with_names(_read_text(source, messages), source.name, messages)
+            table = _strip_cells(table, set(verbatim))
     if not table.num_rows:
         raise TableError(f"{source.name} has a header but no rows.")
-    refuse_repeated(table.column_names, Path(path))
+    refuse_repeated(table.column_names, path)
     return table, messages
 
 
@@ -342,154 +305,14 @@ def _read_parquet(source: Source) -> Any:
         raise TableError(damaged_parquet(source.name, error)) from error
 
 
-def _read_workbook(source: Source, messages: list[str]) -> Any:
-    """Read the first sheet that is not empty; cells with formulas have the last computed value."""
-
-    try:
-        import openpyxl  # type: ignore[import-untyped, unused-ignore]
-    except ModuleNotFoundError:
-        raise TableError(
-            f"{source.name} is an archive, as Excel files are, which openpyxl reads: pip install"
-            " openpyxl, or save it as CSV."
-        ) from None
-    memory_limit = memory.available_bytes() / 4
-    try:
-        with (
-            source.open() as file,
-            memory.limited_growth(memory_limit),
-            warnings.catch_warnings(action="ignore"),
-        ):
-            _refuse_large_archive(source.name, file, memory_limit)
-            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            sheet_rows: list[tuple[Any, ...]] = []
-            for sheet in book.worksheets:
-                sheet_rows = _sheet_rows(sheet, source.name, memory_limit)
-                if sheet_rows:
-                    break
-    except MemoryError:
-        raise TableError(
-            f"reading {source.name} takes more than {memory.describe(memory_limit)} of memory, a"
-            " quarter of what is free; save it as Parquet or CSV."
-        ) from None
-    except TableError:
-        raise
-    except Exception as error:  # what a library raises on a damaged file is not a closed list
-        raise TableError(
-            f"{source.name} is no Excel file, or damaged: {one_line(error)}; save it as CSV."
-        ) from error
-    if not sheet_rows:
-        raise TableError(f"{source.name} is empty.")
-    if len(book.worksheets) > 1:
-        n_sheets = len(book.worksheets)
-        messages.append(
-            f"read from the sheet {quoted(sheet.title)}, the first of {n_sheets} that holds"
-            " something."
-        )
-    n_filled = len(sheet_rows)
-    while not any(map(_is_written, sheet_rows[n_filled - 1])):
-        n_filled -= 1
-    if n_filled < len(sheet_rows):
-        n_blank = counted(len(sheet_rows) - n_filled, "empty row")
-        messages.append(
-            f"{n_blank} at the end of the sheet {quoted(sheet.title)}: taken for no part of the"
-            " table."
-        )
-    names = []
-    columns = []
-    for name, *column in zip_longest(*sheet_rows[:n_filled]):
-        cells = [cell if _is_filled(cell) else None for cell in column]
-        kinds = {type(cell).__name__ for cell in cells} - {"NoneType"}
-        if kinds <= {"int", "float", "bool"}:
-            columns.append(
-                pa.array([None if cell is None else float(cell) for cell in cells], "float64")
-            )
-        elif kinds <= {"datetime", "date"}:
-            columns.append(pa.array(cells, pa.timestamp("us")))
-        else:
-            columns.append(
-                pa.array([None if cell is None else str(cell) for cell in cells], "string")
-            )
-        names.append("" if name is None else str(name))
-    return pa.Table.from_arrays(columns, names=names)
-
-
-def _refuse_large_archive(name: str, file: Any, memory_limit: float) -> None:
-    """Raise if a workbook unpacks to more than can be read, by the sizes that its archive declares.
-
-    Python reads no more of an entry than its declared size, so that a false size cannot unpack to
-    more than declared.
-    """
-    with zipfile.ZipFile(file) as archive:
-        unpacked_bytes = sum(entry.file_size for entry in archive.infolist())
-    max_unpacked_bytes = memory_limit / MEMORY_PER_WORKBOOK_BYTE
-    if unpacked_bytes > max_unpacked_bytes:
-        raise TableError(
-            f"{name} has {memory.describe(file.size())} and unpacks to"
-            f" {memory.describe(unpacked_bytes)}; with the memory that is free now, workbooks of up"
-            f" to {memory.describe(max_unpacked_bytes)} are read. Save the table as Parquet or CSV."
-        )
-    file.seek(0)
-
-
-def _sheet_rows(sheet: Any, name: str, memory_limit: float) -> list[tuple[Any, ...]]:
-    """Rows of a sheet from the header, the first row that is not blank; raise if a row is longer
-    than the header.
-
-    The size that the sheet declares is not used: it may be larger than the table, or smaller.
-    """
-    sheet.reset_dimensions()
-    rows: list[tuple[Any, ...]] = []
-    for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-        if number > MAX_EXCEL_ROWS or len(cells) > MAX_EXCEL_COLUMNS:
-            raise TableError(
-                f"{name} is damaged: its sheet {quoted(sheet.title)} goes beyond row"
-                f" {MAX_EXCEL_ROWS:,} or column {MAX_EXCEL_COLUMNS:,}, the last that Excel has."
-                " Save it as CSV."
-            )
-        width = len(cells)
-        while width and not _is_written(cells[width - 1]):
-            width -= 1
-        if not rows and not width:
-            continue
-        rows.append(tuple(cells[:width]))
-        n_columns = len(rows[0])
-        extra = next((j for j in range(n_columns, width) if _is_filled(cells[j])), None)
-        if extra is not None:
-            raise TableError(
-                f"{name} holds {quoted(cells[extra])} in row {number:,} and column {extra + 1:,} of"
-                f" the sheet {quoted(sheet.title)}, but the header ends with {quoted(rows[0][-1])}"
-                f" in column {n_columns:,}. Give that column a name, delete the cell, or remove"
-                " titles above the header."
-            )
-        rows[-1] = rows[-1][:n_columns]
-        n_bytes = CELL_BYTES * n_columns * len(rows)
-        if n_bytes > memory_limit:
-            raise TableError(
-                f"{name} has {len(rows):,} rows or more and {n_columns:,} columns; they take"
-                f" {memory.describe(n_bytes)} of memory, and may take"
-                f" {memory.describe(memory_limit)}, a quarter of what is free. Save it as Parquet."
-            )
-    return rows
-
-
-def _is_written(cell: Any) -> bool:
-    """Whether a cell of a sheet is not blank; a mark of a missing value such as NA is not blank."""
-    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
-
-
-def _is_filled(cell: Any) -> bool:
-    """Whether a cell has a value that is not a mark of a missing value."""
-    return cell is not None and (not isinstance(cell, str) or cell.strip() not in MISSING)
-
-
 def _with_names(table: Any, file_name: str, messages: list[str]) -> Any:
     """Clean the column names, and drop columns without a name: row names in the first column, or
     empty columns.
     """
-    names = [str(name).strip("\ufeff" + BLANKS) for name in table.column_names]
+    names = [str(name or "").strip("\ufeff" + BLANKS) for name in table.column_names]
     names[0] = names[0].lstrip("# ")  # NumPy begins a header with "# "
     for j, name in enumerate(names):
-        if j and not name and any(map(_is_filled, table.column(j).to_pylist())):
+        if j and not name and any(map(is_filled, table.column(j).to_pylist())):
             raise TableError(
                 f"{file_name} has a column after {quoted(names[j - 1])} without a name; give it"
                 " one."
@@ -500,11 +323,20 @@ def _with_names(table: Any, file_name: str, messages: list[str]) -> Any:
         messages.append(
             f"{n_dropped} without a name left out: row names in the first, or nothing in others."
         )
-    return (
-        table.rename_columns(names)
-        .select(named_columns)
-        .replace_schema_metadata(table.schema.metadata)
-    )
+    metadata = table.schema.metadata
+    return table.rename_columns(names).select(named_columns).replace_schema_metadata(metadata)
+
+
+def _strip_cells(table: Any, verbatim: set[str]) -> Any:
+    """Strip blanks from strings, and replace marks of missing values such as NA by null."""
+    missing_marks = pa.array(MISSING, "string")
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name not in verbatim:
+            column = pc.utf8_trim(column, characters=BLANKS)
+            column = pc.if_else(pc.is_in(column, value_set=missing_marks), None, column)
+        columns.append(column)
+    return pa.table(columns, schema=table.schema)
 
 
 # Text files: separators, encodings, and the lines of errors
@@ -520,27 +352,28 @@ class _Dialect(NamedTuple):
 
 def _read_text(source: Source, messages: list[str]) -> Any:
     """Read all cells of a text file as strings."""
-
     dialect = _dialect(source, messages)
-    column_types = {
-        f"f{j}": "string" for j in range(dialect.n_columns)
-    }  # pyarrow generates the names f0, f1, ...
+    is_one_column = dialect.n_columns == 1
+    names = [f"f{j}" for j in range(dialect.n_columns)]  # as pyarrow generates them
     try:
         with source.open() as file:
             table = pv.read_csv(
                 file,
                 read_options=pv.ReadOptions(
                     encoding=dialect.encoding,
-                    block_size=BLOCK_BYTES,
+                    block_size=1 << 24,  # a row must fit into a block
                     autogenerate_column_names=True,
                 ),
                 parse_options=pv.ParseOptions(
                     delimiter=dialect.separator,
                     newlines_in_values=True,
-                    ignore_empty_lines=dialect.n_columns > 1,
+                    ignore_empty_lines=not is_one_column,
                 ),
                 convert_options=pv.ConvertOptions(
-                    column_types=column_types, null_values=[], strings_can_be_null=False
+                    column_types=dict.fromkeys(names, "string"),
+                    null_values=[""],
+                    strings_can_be_null=is_one_column,
+                    quoted_strings_can_be_null=False,
                 ),
             )
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
@@ -550,55 +383,28 @@ def _read_text(source: Source, messages: list[str]) -> Any:
         raise TableError(
             f"{source.name} cannot be read as a table: {reason or one_line(error)}"
         ) from error
-    if dialect.n_columns == 1:
-        table = _without_outer_lines(table, source, messages)
+    if is_one_column:
+        table = _without_outer_lines(table, messages)
     names = [name for (name,) in table.slice(0, 1).to_pydict().values()]
     return (
         table.slice(1).rename_columns(names).replace_schema_metadata({SEPARATOR: dialect.separator})
     )
 
 
-def _without_outer_lines(table: Any, source: Source, messages: list[str]) -> Any:
+def _without_outer_lines(table: Any, messages: list[str]) -> Any:
     """Drop the empty lines above the header and at the end of a one-column table, in which an empty
-    line is a row.
+    line is a row and read as null.
     """
-    with source.open() as file:
-        file.seek(max(0, file.size() - SAMPLE_BYTES))
-        tail = bytes(file.read())
-    n_above = _line_ends(source.head.removeprefix(codecs.BOM_UTF8), at_end=False)
-    n_below = max(
-        0, _line_ends(tail, at_end=True) - 1
-    )  # the first line end belongs to the last row
+    written = pc.indices_nonzero(table.column(0).is_valid())
+    first = written[0].as_py()
+    last = written[-1].as_py()
+    n_below = table.num_rows - 1 - last
     if n_below:
         messages.append(
             f"{counted(n_below, 'empty line')} at the end of the file: taken for no part of the"
             " table."
         )
-    return table.slice(n_above, table.num_rows - n_above - n_below)
-
-
-def _line_ends(text: bytes, *, at_end: bool) -> int:
-    """Count the line ends at the beginning or at the end of a text."""
-    line_ends = (
-        text.removeprefix(text.rstrip(b"\r\n"))
-        if at_end
-        else text.removesuffix(text.lstrip(b"\r\n"))
-    )
-    return len(line_ends.splitlines())
-
-
-def _strip_cells(table: Any, verbatim: set[str]) -> Any:
-    """Strip blanks from strings, and replace marks of missing values such as NA by null."""
-
-    missing_marks = pa.array(MISSING, "string")
-    for j, name in enumerate(table.column_names):
-        if name not in verbatim:
-            strings = pc.utf8_trim(table.column(j), characters=BLANKS)
-            is_missing = pc.is_in(strings, value_set=missing_marks)
-            if pc.any(is_missing).as_py():
-                strings = pc.if_else(is_missing, None, strings)
-            table = table.set_column(j, name, strings)
-    return table
+    return table.slice(first, last + 1 - first)
 
 
 def _dialect(source: Source, messages: list[str]) -> _Dialect:
