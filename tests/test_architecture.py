@@ -152,7 +152,6 @@ ALLOWED_WRITES = {
     "_estimators/inputs.py": 2,
     "_estimators/fitted.py": 2,
     "_estimators/summary.py": 2,
-    "_estimators/pipelines.py": 1,
     "_members/on_device.py": 1,
     "cli/table_models.py": 1,
 }

@@ -161,7 +161,7 @@ def test_ticks_have_as_many_decimals_as_each_other():
         (0.999, 1.002),
         (2, 2.1),
     ):
-        ticks = charts._ticks(limits, False)
+        ticks = charts.linear_ticks(*limits)
         decimals = {len(text.partition("e")[0].partition(".")[2]) for value, text in ticks if value}
         with case(limits, ticks):
             assert 3 <= len(ticks) <= 9 and len(decimals) == 1
@@ -201,7 +201,7 @@ def test_the_curve_is_not_flat_where_the_error_is_not():
         r'<polygon class="band" points="([^"]*)"', curve([1.0, 1.1, 1.2], standard_error=0.5)
     )[1]
     ys = [float(pair.split(",")[1]) for pair in band.split()]
-    assert min(ys) >= charts.TOP and max(ys) <= charts.HEIGHT - charts.BOTTOM
+    assert min(ys) >= charts.FRAME.top and max(ys) <= charts.FRAME.bottom
 
 
 def test_schemes_are_shown_with_their_weights_and_errors():

@@ -4,6 +4,7 @@ input columns.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -22,10 +23,8 @@ from .fitted import FittedEnsemble
 from .inputs import check_arguments
 from .summary import Feature, Summary, columns_of_model, write_report
 
-TAG = re.compile(
-    "\ue000(\\d+)\ue001"
-)  # a placeholder for a column name, because a name may be part of another name
-ALL_OUTPUTS = range(10**9)  # longer than the output of any transformer, to turn slices into indices
+PLACEHOLDER = "\ue000{}\ue001"  # private characters, which occur in no name
+ANY_PLACEHOLDER = re.compile(PLACEHOLDER.format("(\\d+)"))
 
 
 class PipelineParts(NamedTuple):
@@ -271,7 +270,8 @@ def _output_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
     if isinstance(step, ColumnTransformer):
         features: dict[int, Feature] = {}
         for name, transformer, _ in step.transformers_:
-            indices = ALL_OUTPUTS[step.output_indices_[name]]
+            outputs = step.output_indices_[name]
+            indices = range(outputs.start, outputs.stop)
             if len(indices):
                 inputs = [columns[j] for j in step._transformer_to_input_indices[name]]
                 features.update(
@@ -298,28 +298,27 @@ def _transformer_features(
 
 
 def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
-    """Features identified by output names: the transformer is asked for its names with tags as
-    input names.
+    """Features by the names of a transformer's outputs, which are made of the names of its inputs.
+
+    Inputs are named by placeholders, because the name of a column may be part of another name.
     """
-    unnamed = object.__new__(type(step))
-    unnamed.__dict__.update(
-        {name: value for name, value in vars(step).items() if name != "feature_names_in_"}
-    )
-    tags = np.array([f"\ue000{j}\ue001" for j in range(len(columns))], dtype=object)
+    unnamed = copy.copy(step)
+    if hasattr(unnamed, "feature_names_in_"):
+        del unnamed.feature_names_in_  # it would refuse other names than those of its fit
+    placeholders = np.array([PLACEHOLDER.format(j) for j in range(len(columns))], dtype=object)
     try:
-        names = unnamed.get_feature_names_out(tags)
+        names = unnamed.get_feature_names_out(placeholders)
     except (AttributeError, TypeError, ValueError):
         return None
     indicator = step if isinstance(step, MissingIndicator) else getattr(step, "indicator_", None)
-    n_indicators = 0 if indicator is None else len(indicator.features_)
-    first_indicator = len(names) - n_indicators  # an imputer puts its indicators last
+    n_values = len(names) - (0 if indicator is None else len(indicator.features_))
     features = []
     for i, name in enumerate(map(str, names)):
-        inputs = [columns[int(j)] for j in TAG.findall(name)]
+        pieces = ANY_PLACEHOLDER.split(name)  # numbers of inputs stand at odd positions
+        inputs = [columns[int(j)] for j in pieces[1::2]]
+        pieces[1::2] = [feature.name for feature in inputs]
+        name = "".join(pieces)
         sources = {feature.source for feature in inputs}
-        readable = TAG.sub(lambda tag: columns[int(tag[1])].name, name)
-        is_indicator = i >= first_indicator or any(feature.indicator for feature in inputs)
-        features.append(
-            Feature(readable, sources.pop() if len(sources) == 1 else readable, is_indicator)
-        )
+        is_indicator = i >= n_values or any(feature.indicator for feature in inputs)
+        features.append(Feature(name, sources.pop() if len(sources) == 1 else name, is_indicator))
     return features

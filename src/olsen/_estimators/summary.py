@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._data.fits import ChangedRows, NeedsRows
 from .._execution.files import atomically
-from .._report.formatting import columns_of, escape_control, number, padded, shortened
+from .._report import notebook
+from .._report.formatting import number
+from .._report.notebook import NumberTable
 from .._report.pages import render
 from .._report.summary import facts, summarise
 from .inputs import check_arguments, on_host
@@ -38,21 +39,6 @@ MAX_OPERATIONS = (
     2e10  # floating-point operations up to which a report computes standard errors of effects
 )
 N_FACTORISATIONS = 300  # thirty refits of about ten factorisations each
-
-# The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and
-# stripe their rows.
-STYLE = """
-.olsen-summary { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 0.5em 1.5em; }
-.olsen-facts { color: inherit; background: none; border: 1px solid rgba(128, 128, 128, 0.4); border-collapse: collapse;
-  margin: 0.2em 0; font-size: 0.9em; }
-.olsen-facts caption { caption-side: top; color: inherit; font-weight: bold; padding: 0.2em 0; text-align: left; }
-.olsen-facts tr, .olsen-facts tr:nth-child(odd), .olsen-facts tr:hover { background: none; }
-.olsen-facts th, .olsen-facts td { color: inherit; background: none; border: none;
-  border-top: 1px solid rgba(128, 128, 128, 0.4); padding: 0.2em 0.7em; text-align: left; vertical-align: top; }
-.olsen-facts th { font-weight: normal; opacity: 0.75; white-space: nowrap; }
-.olsen-facts td { max-width: 26em; }
-.olsen-facts td.number { text-align: right; font-variant-numeric: tabular-nums; }
-"""
 
 
 class Feature(NamedTuple):
@@ -95,30 +81,31 @@ class Effects:
         self.features_of_column: dict[str, list[int]] = {}
         for j, feature in enumerate(features):
             self.features_of_column.setdefault(feature.source, []).append(j)
-        p = len(features)
-        groups = [[j] for j in range(p)]
-        groups += [indices for indices in self.features_of_column.values() if len(indices) > 1]
-        effects = np.full((2, *self._coef.shape[:-1], len(groups)), np.nan)
-        for with_errors in (
-            errors,
-            False,
-        ):  # effects may be available where their standard errors are not
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    effects = model._effects(groups, with_errors, moments)
-                break
-            except NeedsRows as error:
-                if isinstance(error, ChangedRows):
-                    raise
-        group_number = {tuple(indices): g for g, indices in enumerate(groups)}
-        column_groups = [
-            group_number[tuple(indices)] for indices in self.features_of_column.values()
-        ]
-        self.by_feature = effects[..., :p]
-        self.by_column = effects[..., column_groups]
+        groups = [[j] for j in range(len(features))]
+        groups += self.features_of_column.values()
+        effects = self._effects(groups, errors, moments)
+        self.by_feature, self.by_column = np.split(effects, [len(features)], axis=-1)
         for g, indices in enumerate(self.features_of_column.values()):
-            if len(indices) > 1 and (numeric := self._numeric_feature(indices)) is not None:
+            numeric = self._numeric_feature(indices)
+            if len(indices) > 1 and numeric is not None:
                 self.by_column[0, ..., g] *= np.sign(self._coef[..., numeric])
+
+    def _effects(self, groups: list[list[int]], errors: bool, moments: Any) -> Array:
+        """Effects of groups of features and their standard errors, NaN where they are not
+        available.
+        """
+        shape = (2, *self._coef.shape[:-1], len(groups))
+
+        def compute(with_errors: bool) -> Array:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return _nan_without_rows(
+                    lambda: self._model._effects(groups, with_errors, moments), shape
+                )
+
+        effects = compute(errors)
+        if errors and np.isnan(effects).all():
+            return compute(False)  # without standard errors effects may be available
+        return effects
 
     def _numeric_feature(self, indices: list[int]) -> int | None:
         """Index of the one feature of an input column that holds its value; None for a factor."""
@@ -133,27 +120,26 @@ class Effects:
         its levels.
         """
         coef = np.ravel(self._coef)
-        columns = list(self.features_of_column.items())
         effect, error = self.by_column.reshape(2, -1)
-        missing = not np.isfinite(effect).all()
-        size = (
-            [np.abs(coef[indices]).max() for _, indices in columns] if missing else np.abs(effect)
-        )
+        has_effects = bool(np.isfinite(effect).all())
+        columns = list(self.features_of_column.items())
+        size = np.abs(effect)
+        if not has_effects:
+            size = np.array([np.abs(coef[indices]).max() for _, indices in columns])
         records = []
-        for g in np.argsort(-np.asarray(size), kind="stable")[:n_columns]:
+        for g in np.argsort(-size, kind="stable")[:n_columns]:
             name, indices = columns[g]
             j = self._numeric_feature(indices)
-            has_error = bool(np.isfinite(error[g]) and effect[g])
-            records.append(
-                {
-                    "name": name,
-                    "features": len(indices),
-                    "effect": None if missing else float(effect[g]),
-                    "standard_error": float(error[g]) if has_error else None,
-                    "coefficient": None if j is None else float(coef[j]),
-                    "drawn": float(self._model.inclusion_[indices].mean()),
-                }
-            )
+            has_error = np.isfinite(error[g]) and effect[g] != 0
+            record = {
+                "name": name,
+                "features": len(indices),
+                "effect": float(effect[g]) if has_effects else None,
+                "standard_error": float(error[g]) if has_error else None,
+                "coefficient": None if j is None else float(coef[j]),
+                "drawn": float(self._model.inclusion_[indices].mean()),
+            }
+            records.append(record)
         return records
 
 
@@ -191,9 +177,9 @@ class Summary:
         self.facts = {
             "rows": f"{design.n_rows}",
             "columns": f"{design.n_columns}",
-            **dict(facts(model)),
+            **facts(model),
         }
-        self._percents = [f"{50 * (1 - coverage):g}%", f"{50 * (1 + coverage):g}%"]
+        self._limits = {"lower": f"{50 * (1 - coverage):g}%", "upper": f"{50 * (1 + coverage):g}%"}
         names = {"feature": [feature.name for feature in features]}
         self._has_factors = any(feature.name != feature.source for feature in features)
         if self._has_factors:
@@ -208,9 +194,10 @@ class Summary:
             upper=interval[..., 1],
             effect=effects.by_feature[0],
         )
+        features_of_column = effects.features_of_column
         columns: dict[str, list[Any]] = {
-            "column": list(effects.features_of_column),
-            "features": [len(indices) for indices in effects.features_of_column.values()],
+            "column": list(features_of_column),
+            "features": [len(indices) for indices in features_of_column.values()],
         }
         table = _long_table(columns, effect=effects.by_column[0], std=effects.by_column[1])
         order = np.argsort(-np.abs(table["effect"]), kind="stable")
@@ -236,46 +223,27 @@ class Summary:
             raise ModuleNotFoundError(message) from error
         return module.DataFrame(table)
 
-    def _tables(self) -> Iterator[list[tuple[str, ...]]]:
-        """Printed tables, each a list of rows that starts with the header: coefficients, and
-        effects of any factors.
-        """
+    def _tables(self) -> Iterator[NumberTable]:
+        """Printed tables: coefficients, and effects if there are factors."""
         table = self._coefficients
+        heads = {"coef": "coef", "std": "std err", **self._limits, "effect": "effect"}
         size = np.abs(np.where(np.isfinite(table["effect"]), table["effect"], table["coef"]))
-        order = (
-            np.argsort(-size, kind="stable") if len(size) > MAX_TABLE_ROWS else np.arange(len(size))
-        )
-        lower, upper = self._percents
-        heads = {
-            "coef": "coef",
-            "std": "std err",
-            "lower": lower,
-            "upper": upper,
-            "effect": "effect",
-        }
+        order = np.arange(len(size))
+        if len(size) > MAX_TABLE_ROWS:
+            order = np.argsort(-size, kind="stable")
         yield _printed_table("coefficients", table, "feature", heads, order=order)
         if self._has_factors:
-            order = np.arange(len(self._effects["effect"]))
             heads = {"effect": "effect", "std": "std err"}
+            order = np.arange(len(self._effects["effect"]))
             yield _printed_table("effects", self._effects, "column", heads, order=order)
 
     def __str__(self) -> str:
-        lines = [type(self._model).__name__]
-        lines += [f"  {name:<21}{escape_control(fact)}" for name, fact in self.facts.items()]
-        for (head, *heads), *rows in self._tables():
-            names = [shortened(row[0], 40) for row in rows]
-            width = max(columns_of(name) for name in [head, *names])
-            lines += ["", f"{head:<{width + 2}}{''.join(f'{column:>11}' for column in heads)}"]
-            for name, row in zip(names, rows, strict=True):
-                lines.append(f"  {padded(name, width)}{''.join(f'{cell:>11}' for cell in row[1:])}")
-        return "\n".join(lines)
+        return notebook.as_text(type(self._model).__name__, self.facts, self._tables())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        tables = [_html(type(self._model).__name__, self.facts.items())]
-        tables += [_html(head, [("", *heads), *rows]) for (head, *heads), *rows in self._tables()]
-        return f'<style>{STYLE}</style><div class="olsen-summary">{"".join(tables)}</div>'
+        return notebook.as_html(type(self._model).__name__, self.facts, self._tables())
 
 
 def _long_table(names: dict[str, list[Any]], **values: Array) -> dict[str, NDArray[Any]]:
@@ -300,21 +268,17 @@ def _printed_table(
     heads: dict[str, str],
     *,
     order: NDArray[Any],
-) -> list[tuple[str, ...]]:
-    """The columns `heads` of a table as strings: a header, then the first MAX_TABLE_ROWS rows in
-    the given order.
-    """
-    title += (
-        f", the largest {MAX_TABLE_ROWS} of {len(order)}" if len(order) > MAX_TABLE_ROWS else ""
-    )
-    several_targets = "target" in table and table["target"].max() > 0
-    rows: list[tuple[str, ...]] = [(title, *heads.values())]
-    for i in order[:MAX_TABLE_ROWS]:
-        name = table[name_column][i]
-        if several_targets:
-            name = f"target {table['target'][i]}: {name}"
-        rows.append((name, *(number(table[column][i]) for column in heads)))
-    return rows
+) -> NumberTable:
+    """Format the columns `heads` of the first MAX_TABLE_ROWS rows in the given order."""
+    rows = order[:MAX_TABLE_ROWS]
+    if len(rows) < len(order):
+        title += f", the largest {MAX_TABLE_ROWS} of {len(order)}"
+    names = table[name_column][rows]
+    if "target" in table and table["target"].max() > 0:
+        targets = table["target"][rows]
+        names = [f"target {target}: {name}" for target, name in zip(targets, names, strict=True)]
+    columns = [map(number, table[column][rows]) for column in heads]
+    return NumberTable(title, list(heads.values()), list(zip(names, *columns, strict=True)))
 
 
 class SummaryMixin(BaseEstimator):
@@ -396,14 +360,11 @@ class SummaryMixin(BaseEstimator):
         model: Any = self
         plain = LinearRegression(fit_intercept=model._result().design.fit_intercept)
         intercept = on_host(self.intercept_)
-        attributes = {
-            name: getattr(self, name)
-            for name in ("n_features_in_", "feature_names_in_")
-            if hasattr(self, name)
-        }
-        attributes["coef_"] = on_host(self.coef_)
-        attributes["intercept_"] = intercept if intercept.ndim else float(intercept)
-        plain.__setstate__({**plain.__getstate__(), **copy.deepcopy(attributes)})
+        names = ("n_features_in_", "feature_names_in_")
+        state = {name: value for name, value in vars(self).items() if name in names}
+        state["coef_"] = on_host(self.coef_)
+        state["intercept_"] = intercept if intercept.ndim else float(intercept)
+        plain.__setstate__(plain.__getstate__() | copy.deepcopy(state))
         return plain
 
     # Notebooks
@@ -414,8 +375,9 @@ class SummaryMixin(BaseEstimator):
         diagram: str = super()._html_repr()
         if model._fitted is None:
             return diagram
-        table = _html("What was fitted", facts(model))
-        return f'<style>{STYLE}</style><div class="olsen-summary"><div>{diagram}</div>{table}</div>'
+        diagram = f"<div>{diagram}</div>"
+        table = notebook.facts_html("What was fitted", facts(model))
+        return notebook.beside_each_other([diagram, table])
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
         """The table of fitted attributes in scikit-learn's diagram (from 1.9 on), limited to
@@ -441,19 +403,6 @@ class SummaryMixin(BaseEstimator):
         computed = {name for name in names if isinstance(getattr(type(self), name, None), property)}
         computed = {name for name in computed if name.endswith("_") and not name.startswith("_")}
         return [name for name in names if name in computed or hasattr(self, name)]
-
-
-def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
-    """A table for a notebook; if a row has several cells after its name, they hold numbers."""
-    body = ""
-    for name, *strings in rows:
-        css_class = ' class="number"' * (len(strings) > 1)
-        cells = "".join(f"<td{css_class}>{escape(string)}</td>" for string in strings)
-        body += f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
-    return (
-        "<table"
-        f' class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
-    )
 
 
 def write_report(model: Any, path: str | os.PathLike[str], features: list[Feature]) -> None:
@@ -531,19 +480,20 @@ def _member_statistics(model: Any) -> dict[str, Array]:
         raise
     except NeedsRows:
         return {name: np.full(q * p, np.nan) for name in names}
-    statistics = []
-    for member_coefs, coef in zip(
-        members if isinstance(members, list) else [members], coefs, strict=True
-    ):
-        columns = (
-            member_coefs.indices
-        )  # all columns of each member are stored, zero coefficients too
-        values = member_coefs.data
-        total = partial(np.bincount, columns, minlength=p)
-        with np.errstate(invalid="ignore"):  # a column that no member holds is 0 / 0
-            count = total()
-            mean = total(weights=values) / count
-            spread = np.sqrt(total(weights=(values - mean[columns]) ** 2) / count)
-            same_sign = total(weights=np.sign(values) == np.sign(coef)[columns]) / count
-        statistics.append((mean, spread, same_sign))
+    if not isinstance(members, list):
+        members = [members]
+    statistics = [_statistics_of_columns(*pair) for pair in zip(members, coefs, strict=True)]
     return dict(zip(names, np.concatenate(statistics, axis=1), strict=True))
+
+
+def _statistics_of_columns(member_coefs: Any, coef: Array) -> Array:
+    """Mean, spread and sign agreement of the stored coefficients of each column, (3, n_columns)."""
+    columns = member_coefs.indices  # all columns of each member are stored, zero coefficients too
+    values = member_coefs.data
+    total = partial(np.bincount, columns, minlength=len(coef))
+    with np.errstate(invalid="ignore"):  # a column that no member holds is 0 / 0
+        count = total()
+        mean = total(weights=values) / count
+        spread = np.sqrt(total(weights=(values - mean[columns]) ** 2) / count)
+        same_sign = total(weights=np.sign(values) == np.sign(coef)[columns]) / count
+    return np.array([mean, spread, same_sign])

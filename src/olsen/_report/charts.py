@@ -8,34 +8,38 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape as escape_html
 from typing import NamedTuple
 
 from .formatting import columns_of, escape_control, shortened
 
 Limits = tuple[float, float]
+Ticks = list[tuple[float, str]]
 
-# sizes in units of the SVG view box
-WIDTH = 460
-HEIGHT = 300
-LEFT = 62  # margins around the axes
-RIGHT = 14
-TOP = 12
-BOTTOM = 44
-NAME_WIDTH = 132  # of the names beside the rows of a row chart
-VALUE_WIDTH = 56  # of each label on the right of a row
+
+class Frame(NamedTuple):
+    """Edges of the rectangle between the axes, in units of the SVG view box."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+WIDTH = 460  # of every chart, in units of the SVG view box
+FRAME = Frame(left=62, right=446, top=12, bottom=256)
 ROW_HEIGHT = 22
 
 
 class Row(NamedTuple):
-    """Bar or dot: name, value, half width of the error bar, labels on the right, and whether the
-    row is in bold.
+    """Bar or dot with an error bar of two standard errors on both sides, labels on the right, and
+    whether the row is in bold.
     """
 
     name: str
     value: float | None
-    half_width: float | None
+    standard_error: float | None
     labels: tuple[str, ...]
     best: bool = False
 
@@ -45,6 +49,65 @@ def escape(text: object) -> str:
     writing.
     """
     return escape_html(escape_control(text))
+
+
+def element(tag: str, content: str = "", **attributes: str | float | None) -> str:
+    """Format an element whose content is markup; attributes are escaped, and left out if None.
+
+    >>> element("line", class_="grid", x1=0.25, text_anchor="end")
+    '<line class="grid" x1="0.2" text-anchor="end"></line>'
+    """
+    strings = [
+        f' {name.rstrip("_").replace("_", "-")}="'
+        f'{f"{value:.1f}" if isinstance(value, float) else escape(value)}"'
+        for name, value in attributes.items()
+        if value is not None
+    ]
+    return f"<{tag}{''.join(strings)}>{content}</{tag}>"
+
+
+class Axis:
+    """Map from values to coordinates between two positions, with a margin at both ends.
+
+    Parameters
+    ----------
+    limits : pair of float
+        Smallest and largest value; equal limits are moved apart.
+    start, end : float
+        Coordinates of the ends of the axis.
+    log : bool, default=False
+        Whether the axis is logarithmic.
+    """
+
+    def __init__(self, limits: Limits, start: float, end: float, log: bool = False) -> None:
+        self.start = start
+        self.end = end
+        self.log = log
+        low = self._scaled(limits[0])
+        high = self._scaled(limits[1])
+        if not low < high:
+            shift = 0.5 * (abs(low) or 1.0)
+            low -= shift
+            high += shift
+        margin = 0.04 * (high - low)
+        self.low = low - margin
+        self.high = high + margin
+
+    def _scaled(self, value: float) -> float:
+        return math.log10(max(value, 1e-300)) if self.log else value
+
+    def __call__(self, value: float) -> float:
+        """Coordinate of a value."""
+        fraction = (self._scaled(value) - self.low) / (self.high - self.low)
+        # browsers refuse huge coordinates, even clipped ones
+        fraction = min(1e5, max(-1e5, fraction))
+        return float(self.start + fraction * (self.end - self.start))
+
+    def ticks(self, max_ticks: int = 8) -> Ticks:
+        """Round values on the axis, and their labels."""
+        if self.log:
+            return _log_ticks(self.low, self.high)
+        return linear_ticks(self.low, self.high, max_ticks)
 
 
 class Chart:
@@ -73,67 +136,62 @@ class Chart:
     ) -> None:
         self.title = title
         self.labels = labels
-        self.x_log = x_log
-        self.x_range = _widen(x_range, x_log)
-        self.y_range = _widen(y_range, False)
+        self.x = Axis(x_range, FRAME.left, FRAME.right, x_log)
+        self.y = Axis(y_range, FRAME.bottom, FRAME.top)
         self.marks: list[str] = []
-
-    def x(self, value: float) -> float:
-        """Coordinate of a value on the horizontal axis."""
-        return LEFT + _fraction(value, self.x_range, self.x_log) * (WIDTH - LEFT - RIGHT)
-
-    def y(self, value: float) -> float:
-        """Coordinate of a value on the vertical axis."""
-        return HEIGHT - BOTTOM - _fraction(value, self.y_range, False) * (HEIGHT - TOP - BOTTOM)
 
     def line(self, xs: Sequence[float], ys: Sequence[float], style: str) -> None:
         """Add straight lines between points, interrupted where a value is not finite."""
-        for piece in _finite_runs(zip(xs, ys, strict=True)):
-            self.marks.append(f'<polyline class="{style}" points="{self._points(piece)}"/>')
+        for run in _finite_runs(zip(xs, ys, strict=True)):
+            self.marks.append(element("polyline", class_=style, points=self._points(run)))
 
     def band(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
         """Add the area between two curves."""
-        for piece in _finite_runs(zip(xs, low, high, strict=True)):
-            outline = [(x, top) for x, _, top in piece] + [
-                (x, bottom) for x, bottom, _ in piece[::-1]
-            ]
-            self.marks.append(f'<polygon class="band" points="{self._points(outline)}"/>')
+        for run in _finite_runs(zip(xs, low, high, strict=True)):
+            upper = [(x, top) for x, _, top in run]
+            lower = [(x, bottom) for x, bottom, _ in reversed(run)]
+            outline = self._points(upper + lower)
+            self.marks.append(element("polygon", class_="band", points=outline))
 
     def dots(self, xs: Sequence[float], ys: Sequence[float]) -> None:
         """Add points."""
-        circles = (
-            f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="2.2"/>'
+        circles = [
+            element("circle", cx=self.x(x), cy=self.y(y), r=2.2)
             for x, y in zip(xs, ys, strict=True)
-        )
-        self.marks.append(f'<g class="dots">{"".join(circles)}</g>')
+        ]
+        self.marks.append(element("g", "".join(circles), class_="dots"))
 
     def mark(self, x: float, text: str) -> None:
         """Add a vertical line with a label beside it."""
-        line_x = self.x(x)
-        shift, anchor = (-5, "end") if line_x > WIDTH * 0.7 else (5, "start")
-        label = _text(line_x + shift, TOP + 12, text, anchor)
-        self.marks.append(_vertical("chosen", line_x, TOP, HEIGHT - BOTTOM) + label)
+        position = self.x(x)
+        is_left = position > 0.7 * WIDTH
+        offset, anchor = (-5, "end") if is_left else (5, "start")
+        self.marks.append(_vertical("chosen", position, FRAME.top, FRAME.bottom))
+        self.marks.append(_text(position + offset, FRAME.top + 12, text, anchor))
 
     def render(self) -> str:
         """Return the chart as an svg element."""
-        clip_name = "inside-" + re.sub(r"\W+", "-", self.title.lower())
-        bottom = HEIGHT - BOTTOM
-        right = WIDTH - RIGHT
-        frame = [_grid(self.x, _ticks(self.x_range, self.x_log), TOP, bottom)]
-        for value, text in _ticks(self.y_range, False):
+        left, right, top, bottom = FRAME
+        parts = [_grid(self.x, self.x.ticks(), top, bottom)]
+        for value, text in self.y.ticks():
             y = self.y(value)
-            frame.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            frame.append(_text(LEFT - 5, y + 4, text, "end"))
-        frame.append(_text((LEFT + right) / 2, HEIGHT - 7, self.labels[0], "middle", "label"))
-        rotation = f"translate(13 {(TOP + bottom) / 2}) rotate(-90)"
-        y_label = escape(self.labels[1])
-        frame.append(
-            f'<text class="label" transform="{rotation}" text-anchor="middle">{y_label}</text>'
+            parts.append(element("line", class_="grid", x1=left, x2=right, y1=y, y2=y))
+            parts.append(_text(left - 5, y + 4, text, "end"))
+        parts.append(_text((left + right) / 2, bottom + 37, self.labels[0], "middle", "label"))
+        parts.append(
+            element(
+                "text",
+                escape(self.labels[1]),
+                class_="label",
+                transform=f"translate(13 {(top + bottom) / 2}) rotate(-90)",
+                text_anchor="middle",
+            )
         )
-        rectangle = f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}"/>'
-        clip_path = f'<clipPath id="{clip_name}">{rectangle}</clipPath>'
-        clipped_marks = f'<g clip-path="url(#{clip_name})">{"".join(self.marks)}</g>'
-        return _svg(self.title, HEIGHT, clip_path + "".join(frame) + clipped_marks)
+        clip = "inside-" + re.sub(r"\W+", "-", self.title.lower())
+        rectangle = element("rect", x=left, y=top, width=right - left, height=bottom - top)
+        parts.append(element("clipPath", rectangle, id=clip))
+        parts.append(element("g", "".join(self.marks), clip_path=f"url(#{clip})"))
+        return _svg(self.title, bottom + 44, parts)
 
     def _points(self, pairs: Iterable[Sequence[float]]) -> str:
         return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in pairs)
@@ -166,79 +224,76 @@ def row_chart(
     heading : sequence of str
         Headings of the labels on the right.
     """
-    right = WIDTH - VALUE_WIDTH * len(rows[0].labels)
+    name_end = 126  # where the names beside the rows end
+    label_ends = [WIDTH - 2 - 56 * j for j in reversed(range(len(rows[0].labels)))]
     top = 20 if heading else 8
     bottom = top + ROW_HEIGHT * len(rows)
-    are_bars = origin == 0
-    ends = []
+    ends = [origin]
     for row in rows:
         if row.value is not None:
-            half_width = row.half_width or 0.0
-            ends += [min(max_value, row.value - half_width), min(max_value, row.value + half_width)]
-    limits = _widen((min(origin, *ends), max(origin, *ends)), False)
-
-    def x(value: float) -> float:
-        return NAME_WIDTH + min(1.0, max(0.0, _fraction(value, limits, False))) * (
-            right - NAME_WIDTH - 12
-        )
-
-    parts = [_grid(x, _ticks(limits, False, 6), top, bottom)]
-    for j, text in enumerate(heading):
-        parts.append(_text(right + VALUE_WIDTH * (j + 1) - 2, 13, text, "end"))
-    for i, (name, value, row_half_width, row_labels, best) in enumerate(rows):
+            half_width = 2 * (row.standard_error or 0.0)
+            ends += [row.value - half_width, row.value + half_width]
+    ends = [min(max_value, end) for end in ends]
+    x = Axis((min(ends), max(ends)), name_end + 6, label_ends[0] - 66)
+    parts = [_grid(x, x.ticks(6), top, bottom)]
+    for end, text in zip(label_ends, heading, strict=False):
+        parts.append(_text(end, 13, text, "end"))
+    for i, row in enumerate(rows):
         y = top + (i + 0.5) * ROW_HEIGHT
-        style = "best" if best else "tick"
-        parts.append(_name(name, NAME_WIDTH - 6, y + 4, style))
-        for j, text in enumerate(row_labels):
-            parts.append(
-                _text(right + VALUE_WIDTH * (j + 1) - 2, y + 4, text, "end", f"{style} number")
-            )
-        if value is None:
-            continue
-        uncertainty = "" if row_half_width is None else f" ± {row_half_width:.2g}"
-        tooltip = f"<title>{escape(name)}: {value:.4g}{uncertainty}</title>"
-        if are_bars:
-            start, end = sorted((x(0.0), x(value)))
-            sign = "minus" if value < 0 else "plus"
-            geometry = (
-                f'x="{start:.1f}" y="{y - 7}" width="{max(end - start, 0.5):.1f}" height="14"'
-            )
-            parts.append(f'<rect class="{sign}" {geometry}>{tooltip}</rect>')
-        else:
-            kind = "plus" if i == 0 else "minus"
-            parts.append(
-                f'<circle class="{kind}" cx="{x(value):.1f}" cy="{y}" r="4.5">{tooltip}</circle>'
-            )
-        if row_half_width is not None:
-            low = x(value - row_half_width)
-            high = x(value + row_half_width)
-            caps = f"M{low:.1f} {y - 3} V{y + 3} M{high:.1f} {y - 3} V{y + 3}"
-            parts.append(f'<path class="whisker" d="M{low:.1f} {y} H{high:.1f} {caps}"/>')
-    parts.append(_vertical("axis" if are_bars else "chosen", x(origin), top, bottom))
-    parts.append(_text((NAME_WIDTH + right) / 2, bottom + 31, label, "middle", "label"))
-    return _svg(title, bottom + 36, "".join(parts))
+        style = "best" if row.best else "tick"
+        parts.append(_name(row.name, name_end, y + 4, style))
+        for end, text in zip(label_ends, row.labels, strict=True):
+            parts.append(_text(end, y + 4, text, "end", f"{style} number"))
+        if row.value is not None:
+            value = min(row.value, max_value)
+            tooltip = _tooltip(row)
+            if origin == 0:
+                parts.append(_bar(x(0.0), x(value), y, value < 0, tooltip))
+            else:
+                kind = "minus" if i else "plus"  # the first row is the reference
+                parts.append(element("circle", tooltip, class_=kind, cx=x(value), cy=y, r=4.5))
+            if row.standard_error is not None:
+                low = x(row.value - 2 * row.standard_error)
+                high = x(min(row.value + 2 * row.standard_error, max_value))
+                parts.append(element("line", class_="whisker", x1=low, x2=high, y1=y, y2=y))
+    parts.append(_vertical("chosen" if origin else "axis", x(origin), top, bottom))
+    middle = (name_end + label_ends[0] - 54) / 2
+    parts.append(_text(middle, bottom + 31, label, "middle", "label"))
+    return _svg(title, bottom + 36, parts)
 
 
-def _svg(title: str, height: float, content: str) -> str:
-    safe_title = escape(title)
-    attributes = f'viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{safe_title}"'
-    return f"<svg {attributes}><title>{safe_title}</title>{content}</svg>"
-
-
-def _text(x: float, y: float, text: str, anchor: str, style: str = "tick") -> str:
-    return (
-        f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"'
-        f' text-anchor="{anchor}">{escape(text)}</text>'
+def _bar(start: float, end: float, y: float, is_negative: bool, tooltip: str) -> str:
+    return element(
+        "rect",
+        tooltip,
+        class_="minus" if is_negative else "plus",
+        x=min(start, end),
+        y=y - 7,
+        width=max(abs(end - start), 0.5),
+        height=14,
     )
 
 
+def _tooltip(row: Row) -> str:
+    error = row.standard_error
+    uncertainty = "" if error is None else f" ± {2 * error:.2g}"
+    return element("title", escape(f"{row.name}: {row.value:.4g}{uncertainty}"))
+
+
+def _svg(title: str, height: float, parts: list[str]) -> str:
+    content = element("title", escape(title)) + "".join(parts)
+    return element("svg", content, viewBox=f"0 0 {WIDTH} {height:g}", role="img", aria_label=title)
+
+
+def _text(x: float, y: float, text: str, anchor: str, style: str = "tick") -> str:
+    return element("text", escape(text), class_=style, x=x, y=y, text_anchor=anchor)
+
+
 def _vertical(style: str, x: float, top: float, bottom: float) -> str:
-    return f'<line class="{style}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>'
+    return element("line", class_=style, x1=x, x2=x, y1=top, y2=bottom)
 
 
-def _grid(
-    x: Callable[[float], float], ticks: list[tuple[float, str]], top: float, bottom: float
-) -> str:
+def _grid(x: Axis, ticks: Ticks, top: float, bottom: float) -> str:
     parts = []
     for value, text in ticks:
         parts.append(_vertical("grid", x(value), top, bottom))
@@ -246,91 +301,53 @@ def _grid(
     return "".join(parts)
 
 
-def _name(name: str, right: int, y: float, style: str) -> str:
+def _name(name: str, right: float, y: float, style: str) -> str:
     """Draw a name that ends at `right`; a long name loses its middle, and is shown in full as a
     tooltip.
     """
     short_name = shortened(name, 17)
-    while (
-        columns_of(short_name) + sum(c in "MWmw@%" for c in short_name) > 17 and len(short_name) > 3
-    ):  # too wide
-        short_name = shortened(name, len(short_name) - 1)
-    tooltip = f"<title>{escape(shortened(name, 300))}</title>"
-    return (
-        f'<text class="{style}" x="{right}" y="{y}"'
-        f' text-anchor="end">{tooltip}{escape_html(short_name)}</text>'
-    )
-
-
-def _fraction(value: float, limits: Limits, log: bool) -> float:
-    """Position of a value between two limits: 0 at the lower limit, 1 at the upper limit."""
-    low, high = limits
-    if log:
-        low = math.log(low)
-        high = math.log(high)
-        value = math.log(max(value, 1e-300))
-    return min(
-        1e5, max(-1e5, (value - low) / (high - low))
-    )  # browsers refuse huge coordinates, even clipped ones
+    if columns_of(short_name) + sum(letter in "MWmw@%" for letter in short_name) > 17:
+        short_name = shortened(name, 8)  # wide letters take the place of two
+    content = element("title", escape(shortened(name, 300))) + escape_html(short_name)
+    return element("text", content, class_=style, x=right, y=y, text_anchor="end")
 
 
 def _finite_runs(points: Iterable[tuple[float, ...]]) -> list[list[tuple[float, ...]]]:
+    """Split points where a coordinate is not finite."""
     runs: list[list[tuple[float, ...]]] = [[]]
     for point in points:
         if all(map(math.isfinite, point)):
             runs[-1].append(point)
-        elif runs[-1]:
+        else:
             runs.append([])
     return [run for run in runs if run]
 
 
-def _widen(limits: Limits, log: bool) -> Limits:
-    """Add a margin to limits; equal limits are moved apart first."""
-    low, high = limits
-    if log:
-        if not low < high:
-            low /= 2
-            high *= 2
-        margin_factor = (high / low) ** 0.04
-        return low / margin_factor, high * margin_factor
-    if not low < high:
-        low -= 0.5 * (abs(low) or 1.0)
-        high += 0.5 * (abs(high) or 1.0)
-    margin = 0.04 * (high - low)
-    return low - margin, high + margin
+def _log_ticks(low: float, high: float) -> Ticks:
+    """Powers of ten, with multiples on a short axis, between two logarithms."""
+    multiples = (1, 2, 5) if high - low < 2 else (1,)
+    exponents = range(math.floor(low), math.ceil(high))
+    values = [multiple * 10.0**exponent for exponent in exponents for multiple in multiples]
+    return [(value, f"{value:g}") for value in values if low <= math.log10(value) <= high]
 
 
-def _ticks(limits: Limits, log: bool, max_ticks: int = 8) -> list[tuple[float, str]]:
+def linear_ticks(low: float, high: float, max_ticks: int = 8) -> Ticks:
     """Round values between the limits, and labels with equally many decimals.
 
-    >>> _ticks((0, 1), False, 5)
+    >>> linear_ticks(0, 1, 5)
     [(0.0, '0.0'), (0.2, '0.2'), (0.4, '0.4'), (0.6000000000000001, '0.6'), (0.8, '0.8'), (1.0,
     '1.0')]
     """
-    low, high = limits
-    if log:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        values = [m * 10.0**e for e in powers for m in ((1,) if high / low > 100 else (1, 2, 5))]
-        values = [value for value in values if low <= value * 1.0001 and value <= high * 1.0001]
-        if high / low > 100 or not values:
-            return [(value, f"{value:g}") for value in values]
-        step = min(values)
-    else:
-        min_step = (high - low) / max_ticks
-        power = 10.0 ** math.floor(math.log10(min_step))
-        step = next(m * power for m in (1, 2, 5, 10) if m * power >= min_step)
-        values = [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    min_step = (high - low) / max_ticks
+    power = 10.0 ** math.floor(math.log10(min_step))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= min_step)
+    values = [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
     step_exponent = math.floor(math.log10(step) + 1e-9)
     exponent = math.floor(math.log10(max(map(abs, values)) or 1.0) + 1e-9)
     if exponent >= 6 or step_exponent < -4:  # scientific notation with a common power of ten
-        decimals = exponent - step_exponent
-        labels = [
-            f"{value / 10.0**exponent:.{decimals}f}e{exponent}" if value else "0"
-            for value in values
-        ]
+        digits = [f"{value / 10.0**exponent:.{exponent - step_exponent}f}" for value in values]
+        labels = [f"{digit}e{exponent}" for digit in digits]
     else:
         labels = [f"{value:.{max(0, -step_exponent)}f}" for value in values]
-    return [
-        (value, label.replace("-", "\N{MINUS SIGN}"))
-        for value, label in zip(values, labels, strict=True)
-    ]
+    labels = [label.replace("-", "\N{MINUS SIGN}") for label in labels]
+    return list(zip(values, labels, strict=True))

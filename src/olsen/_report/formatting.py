@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 LONGEST_NAME = 60
@@ -182,27 +183,35 @@ def heading_lines(data: dict[str, Any]) -> list[str]:
     return [head, *(f"  note: {escape_control(message)}" for message in data["messages"])]
 
 
+def fact_lines(facts: dict[str, str]) -> list[str]:
+    """Lines of names and facts, below each other."""
+    return [f"  {name:<21}{escape_control(fact)}" for name, fact in facts.items()]
+
+
 def effect_lines(effects: list[dict[str, Any]]) -> list[str]:
-    """The largest effects as a table."""
+    """Format the largest effects as a table."""
     effects = effects[:10]
-    heads = {
-        "effect": "effect",
-        "standard_error": "± s.e.",
-        "coefficient": "coefficient",
-        "drawn": "drawn",
-    }
-    keys = [
-        key
-        for key in heads
-        if key != "standard_error" or any(one[key] is not None for one in effects)
-    ]
-    names = [shortened(one["name"], 36) for one in effects]
-    width = max(20, *map(columns_of, names))
-    lines = [f"{'largest effects':<{width + 2}}{''.join(f'{heads[key]:>12}' for key in keys)}"]
-    for name, one in zip(names, effects, strict=True):
-        texts = (percent(one[key]) if key == "drawn" else number(one[key]) for key in keys)
-        lines.append(f"  {padded(name, width)}{''.join(f'{text:>12}' for text in texts)}")
+    columns = {"effect": [number(effect["effect"]) for effect in effects]}
+    if any(effect["standard_error"] is not None for effect in effects):
+        columns["± s.e."] = [number(effect["standard_error"]) for effect in effects]
+    columns["coefficient"] = [number(effect["coefficient"]) for effect in effects]
+    columns["drawn"] = [percent(effect["drawn"]) for effect in effects]
+    names = [shortened(effect["name"], 36) for effect in effects]
+    rows = list(zip(names, *columns.values(), strict=True))
+    lines = table_lines(["largest effects", *columns], rows, name_width=20, width=12)
     return [*lines, EFFECT]
+
+
+def table_lines(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, name_width: int, width: int
+) -> list[str]:
+    """Lines of a table: names on the left, at least `name_width` wide, and numbers on the right."""
+    name_width = max([name_width, *(columns_of(name) for name, *_ in rows)])
+    lines = [padded(heads[0], name_width + 2) + "".join(f"{head:>{width}}" for head in heads[1:])]
+    for name, *numbers in rows:
+        cells = "".join(f"{text:>{width}}" for text in numbers)
+        lines.append(f"  {padded(name, name_width)}{cells}")
+    return lines
 
 
 def interval_text(interval: dict[str, Any]) -> str:

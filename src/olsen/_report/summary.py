@@ -8,7 +8,6 @@ Errors of other models are included if the models were compared (``--compare``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..subsets import resolve_size
 from .formatting import (
     CRITERIA,
     effect_lines,
-    escape_control,
+    fact_lines,
     heading_lines,
     interval_text,
     number,
@@ -32,16 +31,8 @@ from .formatting import (
 Array = NDArray[np.float64]
 
 COVERAGE = 0.9
-FEW_ROWS = 30  # the estimated error from 30 rows has a relative standard error of one eighth
-WEAK_SIGNAL_NULL_WEIGHT = 0.8  # weight of the null model above which there is hardly a signal
 MOST_POINTS = 2000  # points in the scatter plots; more would only make the file large
 MOST_COLUMNS = 5000  # columns that are listed with their coefficients
-SHOWN_ELSEWHERE = {
-    "error of prediction",
-    "R² of held-out rows",
-    "estimated by",
-    "caution",
-}  # in the table or the notes
 
 
 def summarise(
@@ -89,28 +80,32 @@ def summarise(
     held_out_predictions = np.ravel(model.cv_prediction_) if left_out is None else left_out
     is_held_out = len(held_out_predictions) == len(X)
     predicted = held_out_predictions if is_held_out else _fitted(model, X)
-    weight = np.ones(len(y)) if weight is None else weight
-    fold = np.arange(len(y))
     note = CRITERIA[model.criterion_]
+    fold = np.arange(len(y))
     if groups is not None:
-        for fold_index, test in enumerate(groups[1]):
+        group_name, test_rows = groups
+        note = f"k-fold cross-validation, whole groups of {group_name!r} held out"
+        for fold_index, test in enumerate(test_rows):
             fold[test] = fold_index
-        note = f"k-fold cross-validation, whole groups of {groups[0]!r} held out"
-    fold_weights = np.bincount(fold, weight).astype(float)
-    fold_means = np.bincount(fold, weight * y) / fold_weights
-    within_squares = float(weight @ (y - fold_means[fold]) ** 2)
-    errors = compared or _errors(
-        model, _error_of_mean(fold_weights, fold_means, within_squares), note
+    errors = compared
+    if errors is None:
+        weight = np.ones(len(y)) if weight is None else weight
+        fold_weights = np.bincount(fold, weight).astype(float)
+        fold_means = np.bincount(fold, weight * y) / fold_weights
+        within_squares = float(weight @ (y - fold_means[fold]) ** 2)
+        errors = _errors(model, _error_of_mean(fold_weights, fold_means, within_squares), note)
+    half_width = _cross_validated_half_width(model, X)
+    if half_width is None:
+        half_width = _jackknife_half_width(np.abs(y - predicted)[np.isfinite(predicted)])
+    return _collect(
+        model,
+        effects,
+        n_rows=len(y),
+        errors=errors,
+        points={**_thinned(y, predicted), "left_out": is_held_out},
+        half_width=half_width,
+        **about,
     )
-    points = {**_thinned(y, predicted), "left_out": is_held_out}
-    if (
-        model._result().folds is not None
-    ):  # the fold models were selected like the model: their errors are honest
-        widths = np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE))
-        half = float(np.mean(widths)) / 2
-    else:
-        half = half_width(np.abs(y - predicted)[np.isfinite(predicted)], COVERAGE)
-    return _collect(model, effects, n_rows=len(y), errors=errors, points=points, half=half, **about)
 
 
 def summarise_folds(
@@ -121,26 +116,25 @@ def summarise_folds(
     """
     moments = Moments.merge_all(folds)
     n_rows = moments.n_rows
-    points = {**_thinned(y, _fitted(model, X)), "left_out": False}
-    fold_weights, fold_means = np.array([[fold.weight, fold.mean_y[0]] for fold in folds]).T
-    within_squares = sum(float(fold.yy[0]) for fold in folds)
-    error_of_mean = _error_of_mean(fold_weights, fold_means, within_squares)
-    if (
-        model.criterion_ != "kfold"
-    ):  # a small table was loaded and tuned by leave-one-out: so is the error of the mean
+    if model.criterion_ == "kfold":
+        fold_weights = np.array([fold.weight for fold in folds])
+        fold_means = np.array([fold.mean_y[0] for fold in folds])
+        within_squares = sum(float(fold.yy[0]) for fold in folds)
+        error_of_mean = _error_of_mean(fold_weights, fold_means, within_squares)
+    else:
+        # a small table was loaded and tuned by leave-one-out: so is the error of the mean
         error_of_mean = float(moments.yy[0]) / n_rows * (n_rows / (n_rows - 1)) ** 2
-    errors = _errors(model, error_of_mean, CRITERIA[model.criterion_])
-    half = NormalDist().inv_cdf((1 + COVERAGE) / 2) * math.sqrt(-model.best_score_)
-    if model._result().folds is not None:
-        widths = np.diff(model._cv_plus().interval(X, COVERAGE))
-        half = float(np.mean(widths)) / 2
+    half_width = _cross_validated_half_width(model, X)
+    if half_width is None:
+        quantile = NormalDist().inv_cdf((1 + COVERAGE) / 2)
+        half_width = quantile * math.sqrt(-model.best_score_)
     return _collect(
         model,
         effects,
         n_rows=n_rows,
-        errors=errors,
-        points=points,
-        half=half,
+        errors=_errors(model, error_of_mean, CRITERIA[model.criterion_]),
+        points={**_thinned(y, _fitted(model, X)), "left_out": False},
+        half_width=half_width,
         out_of_core=True,
         **about,
     )
@@ -159,18 +153,17 @@ def _error_of_mean(fold_weights: Array, fold_means: Array, within_squares: float
     return float(within_squares + fold_weights @ (fold_means - means_of_others) ** 2) / float(total)
 
 
-def caution(n_rows: int, scheme_weights: Any = ()) -> list[str]:
+def caution(n_rows: int, weights_of_targets: list[dict[str, float]]) -> list[str]:
     """Notes for tables with so few rows that the error is uncertain, or with hardly any signal."""
     notes = []
-    if n_rows < FEW_ROWS:
-        uncertainty = (
-            f"the error of prediction is itself uncertain by {math.sqrt(0.5 / n_rows):.0%} or so"
+    if n_rows < 30:  # the relative standard error of the estimated error is more than one eighth
+        uncertainty = math.sqrt(0.5 / n_rows)
+        notes.append(
+            f"{n_rows} rows are few: the error of prediction is itself uncertain by"
+            f" {uncertainty:.0%} or so."
         )
-        notes.append(f"{n_rows} rows are few: {uncertainty}.")
-    if (
-        isinstance(scheme_weights, dict)
-        and scheme_weights.get("null", 0.0) > WEAK_SIGNAL_NULL_WEIGHT
-    ):
+    null_weights = [weights.get("null", 0.0) for weights in weights_of_targets]
+    if null_weights and min(null_weights) > 0.8:
         notes.append(
             "held-out rows support hardly any signal: predictions stay close to the mean of the"
             " target."
@@ -190,7 +183,7 @@ def _collect(
     n_rows: int,
     errors: list[dict[str, Any]],
     points: dict[str, Any],
-    half: float,
+    half_width: float,
     data_name: str,
     target: str,
     messages: list[str],
@@ -199,46 +192,41 @@ def _collect(
     out_of_core: bool = False,
 ) -> dict[str, Any]:
     coef = np.ravel(model.to_linear_regression().coef_)
-    effect = np.ravel(effects.by_feature[0])
     adaptive = hasattr(model, "scheme_weights_")
-    frequency = model.selection_frequency_ if adaptive else np.empty(0)
-    mean_columns = float(model.inclusion_.sum())
-    listed = np.sort(np.argsort(-np.abs(effect), kind="stable")[:MOST_COLUMNS])
+    data = {
+        "name": data_name,
+        "rows": n_rows,
+        "columns": len(coef),
+        "target": target,
+        "messages": messages + caution(n_rows, scheme_weights(model)),
+        "out_of_core": out_of_core,
+    }
+    description = {
+        "members": int(model.n_estimators_) if model.n_estimators_ < math.inf else None,
+        "kind": "adaptive" if adaptive else "ensemble",
+        "seed": seed,
+        "scale": float(model.scale_),
+        "solver": str(model.solver_),
+        "refitted": int(model.n_fallbacks_),
+        "criterion": model.criterion_,
+        "mean_columns_per_member": float(model.inclusion_.sum()),
+        "schemes": dict(model.scheme_weights_) if adaptive else None,
+        "selected": int(model.selected_.sum()) if adaptive else None,
+    }
+    shown_facts = facts(model) | {"seed": f"{seed}"}
+    for name in ("error of prediction", "R² of held-out rows", "estimated by", "caution"):
+        shown_facts.pop(name, None)  # in the table of errors or in the notes
     return {
-        "data": {
-            "name": data_name,
-            "rows": n_rows,
-            "columns": len(coef),
-            "target": target,
-            "messages": messages + caution(n_rows, model.scheme_weights_ if adaptive else ()),
-            "out_of_core": out_of_core,
-        },
-        "model": {
-            "members": None if model.n_estimators_ == math.inf else int(model.n_estimators_),
-            "kind": "adaptive" if adaptive else "ensemble",
-            "seed": seed,
-            "scale": float(model.scale_),
-            "solver": str(model.solver_),
-            "refitted": int(model.n_fallbacks_),
-            "criterion": model.criterion_,
-            "mean_columns_per_member": mean_columns,
-            "schemes": dict(model.scheme_weights_) if adaptive else None,
-            "selected": int(model.selected_.sum()) if adaptive else None,
-        },
+        "data": data,
+        "model": description,
         "errors": errors,
-        "facts": (
-            {name: fact for name, fact in facts(model) if name not in SHOWN_ELSEWHERE}
-            | {"seed": f"{seed}"}
-        ),
-        "interval": {"coverage": COVERAGE, "half_width": half if math.isfinite(half) else None},
-        "effects": effects.largest(),
-        "columns": {
-            "name": [effects.features[j].name for j in listed],
-            "coefficient": coef[listed].tolist(),
-            "effect": effect[listed].tolist(),
-            "drawn": model.inclusion_[listed].tolist(),
-            "kept": frequency[listed].tolist() if len(frequency) else None,
+        "facts": shown_facts,
+        "interval": {
+            "coverage": COVERAGE,
+            "half_width": half_width if math.isfinite(half_width) else None,
         },
+        "effects": effects.largest(),
+        "columns": _columns(model, coef, effects),
         "choice": _schemes(model) if adaptive else None,
         "curve": None if adaptive else _curve(model),
         "predictions": points,
@@ -247,37 +235,62 @@ def _collect(
     }
 
 
-def half_width(errors: Array, coverage: float) -> float:
-    """Half the width of intervals that contain new observations with probability `coverage` (the
+def _columns(model: Any, coef: Array, effects: Any) -> dict[str, Any]:
+    """Columns of the ensemble with the largest effects, in their order in the data."""
+    effect = np.ravel(effects.by_feature[0])
+    listed = np.sort(np.argsort(-np.abs(effect), kind="stable")[:MOST_COLUMNS])
+    frequency = getattr(model, "selection_frequency_", ())
+    return {
+        "name": [effects.features[j].name for j in listed],
+        "coefficient": coef[listed].tolist(),
+        "effect": effect[listed].tolist(),
+        "drawn": model.inclusion_[listed].tolist(),
+        "kept": frequency[listed].tolist() if len(frequency) else None,
+    }
+
+
+def _cross_validated_half_width(model: Any, X: Array) -> float | None:
+    """Half the mean width of the intervals of rows; None for a model without folds.
+
+    The models of the folds were selected like the model: their errors are honest.
+    """
+    if model._result().folds is None:
+        return None
+    lower, upper = model._cv_plus().interval(X[:MOST_POINTS], COVERAGE).reshape(-1, 2).T
+    return float(np.mean(upper - lower)) / 2
+
+
+def _jackknife_half_width(errors: Array) -> float:
+    """Half the width of intervals that contain new observations with probability COVERAGE (the
     plain jackknife).
 
     It is the order statistic ceil(coverage (n + 1)) of the absolute held-out errors, infinite if n
     is too small.
     """
-    rank = math.ceil(coverage * (len(errors) + 1))
+    rank = math.ceil(COVERAGE * (len(errors) + 1))
     return float(np.sort(errors)[rank - 1]) if rank <= len(errors) else math.inf
 
 
 def _errors(model: Any, error_of_mean: float, note: str) -> list[dict[str, Any]]:
     """Errors of the ensemble and of its limit; R2 compares with `error_of_mean`, that of the mean."""
     members = model.n_estimators_
-    name = "ensemble" if members == math.inf else f"ensemble, {members} members"
-    lines = [(name, -float(model.best_score_), note)]
-    if members < math.inf and "mean_test_score_infinity" in model.cv_results_:
-        mse_infinite = -float(model.cv_results_["mean_test_score_infinity"][model.best_index_])
-        lines.append(
-            (
-                "ensemble, infinitely many",
-                mse_infinite,
-                "limit of more and more members of this size",
-            )
-        )
-    errors = []
-    for line_name, mse, line_note in lines:
-        rmse = math.sqrt(mse) if math.isfinite(mse) else None
-        r2 = 1 - mse / error_of_mean if math.isfinite(mse) and error_of_mean > 0 else None
-        errors.append({"name": line_name, "note": line_note, "rmse": rmse, "r2": r2})
+    if members == math.inf:
+        return [_error("ensemble", note, -float(model.best_score_), error_of_mean)]
+    errors = [
+        _error(f"ensemble, {members} members", note, -float(model.best_score_), error_of_mean)
+    ]
+    if "mean_test_score_infinity" in model.cv_results_:
+        mse = -float(model.cv_results_["mean_test_score_infinity"][model.best_index_])
+        limit_note = "limit of more and more members of this size"
+        errors.append(_error("ensemble, infinitely many", limit_note, mse, error_of_mean))
     return errors
+
+
+def _error(name: str, note: str, mse: float, error_of_mean: float) -> dict[str, Any]:
+    if not math.isfinite(mse):
+        return {"name": name, "note": note, "rmse": None, "r2": None}
+    r2 = 1 - mse / error_of_mean if error_of_mean > 0 else None
+    return {"name": name, "note": note, "rmse": math.sqrt(mse), "r2": r2}
 
 
 def _rmse(mse: Array, standard_error: Array) -> tuple[Array, Array]:
@@ -322,64 +335,67 @@ def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
 
 def as_text(summary: dict[str, Any]) -> str:
     """Format the summary for a terminal, with shortened column names."""
-    data = summary["data"]
-    lines = [*heading_lines(data), "", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
-    for e in summary["errors"]:
-        note = f"   {e['note']}" if e["note"] else ""
-        lines.append(f"  {e['name']:<26}{number(e['rmse']):>10}{number(e['r2'], '.3f'):>8}{note}")
-    lines.append(f"  {interval_text(summary['interval'])}")
-    lines += [
+    lines = [
+        *heading_lines(summary["data"]),
         "",
-        *(f"  {name:<21}{escape_control(fact)}" for name, fact in summary["facts"].items()),
-        "",
+        f"{'error of prediction':<28}{'error':>10}{'R2':>8}",
     ]
+    for error in summary["errors"]:
+        rmse = number(error["rmse"])
+        r2 = number(error["r2"], ".3f")
+        lines.append(f"  {error['name']:<26}{rmse:>10}{r2:>8}   {error['note']}".rstrip())
+    lines += [f"  {interval_text(summary['interval'])}", "", *fact_lines(summary["facts"]), ""]
     return "\n".join([*lines, *effect_lines(summary["effects"])])
 
 
-def facts(model: Any) -> Iterator[tuple[str, str]]:
-    """Facts about a fit, as (name, text); attributes that a model of another version lacks are
-    skipped.
-    """
+def facts(model: Any) -> dict[str, str]:
+    """Facts about a fit as strings; attributes that a model of another version lacks are skipped."""
     design = model._result().design
     attributes = vars(model)
-    yield "members", _members_text(model)
-    yield "columns in a member", size_of(float(np.sum(model.inclusion_)), model.n_features_in_)
+    weights_of_targets = scheme_weights(model)
+    found = {
+        "members": _members_text(model, weights_of_targets),
+        "columns in a member": size_of(float(np.sum(model.inclusion_)), model.n_features_in_),
+    }
     if not design.all_rows:
-        yield (
-            "rows in a member",
-            size_of(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows),
-        )
+        n_rows = resolve_size(design.max_samples, design.n_rows, "max_samples")
+        found["rows in a member"] = size_of(n_rows, design.n_rows)
     if "best_score_" in attributes:
-        yield "error of prediction", _error_text(model)
-        yield from _explained(model)
-        yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
-        yield from (
-            ("caution", text)
-            for text in caution(design.n_rows, getattr(model, "scheme_weights_", ()))
-        )
-    if "scheme_weights_" in attributes:
-        several = isinstance(model.scheme_weights_, list)  # one dict per target
-        for t, weights in enumerate(model.scheme_weights_ if several else [model.scheme_weights_]):
-            schemes = sorted(weights.items(), key=lambda scheme: -scheme[1])
-            name = f"sampling schemes, target {t}" if several else "sampling schemes"
-            yield name, ", ".join(f"{scheme} {percent(weight)}" for scheme, weight in schemes)
-    yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
+        found["error of prediction"] = _error_text(model)
+        explained = _explained_variance(model)
+        if explained is not None:
+            found["R² of held-out rows"] = f"{explained:.3f}"
+        found["estimated by"] = CRITERIA.get(model.criterion_, str(model.criterion_))
+        if cautions := caution(design.n_rows, weights_of_targets):
+            found["caution"] = " ".join(cautions)
+    for target, weights in enumerate(weights_of_targets):
+        of_target = f", target {target}" if isinstance(model.scheme_weights_, list) else ""
+        schemes = sorted(weights.items(), key=lambda scheme: -scheme[1])
+        percents = [f"{scheme} {percent(weight)}" for scheme, weight in schemes]
+        found[f"sampling schemes{of_target}"] = ", ".join(percents)
+    found["scale"] = ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
     if attributes.get("stacking_advantage_") is not None:
         kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
-        yield "weights", f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
-    n_refitted = int(model.n_fallbacks_)
-    refits = f"; {n_refitted} members refitted from the data" if n_refitted else ""
-    yield "solver", f"{model.solver_}{refits}"
+        found["weights"] = f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
+    found["solver"] = str(model.solver_)
+    if model.n_fallbacks_:
+        found["solver"] += f"; {model.n_fallbacks_} members refitted from the data"
+    return found
 
 
-def _members_text(model: Any) -> str:
+def scheme_weights(model: Any) -> list[dict[str, float]]:
+    """Weights of the sampling schemes for each target; empty for a model without schemes."""
+    weights = getattr(model, "scheme_weights_", [])
+    return weights if isinstance(weights, list) else [weights]
+
+
+def _members_text(model: Any, weights_of_targets: list[dict[str, float]]) -> str:
     """Number of members; uniform members have no closed form and are drawn."""
     if model.n_estimators_ < math.inf:
         return f"{model.n_estimators_}"
-    weights = getattr(model, "scheme_weights_", {})
-    weights_by_target = weights if isinstance(weights, list) else [weights]
-    has_uniform = any("uniform" in target_weights for target_weights in weights_by_target)
-    return "infinitely many, in closed form" + "; uniform ones drawn" * has_uniform
+    if any("uniform" in weights for weights in weights_of_targets):
+        return "infinitely many, in closed form; uniform ones drawn"
+    return "infinitely many, in closed form"
 
 
 def prediction_error(model: Any) -> dict[str, float]:
@@ -399,19 +415,15 @@ def _error_text(model: Any) -> str:
     return f"{rmse:.4g} (root mean squared)"
 
 
-def _explained(model: Any) -> Iterator[tuple[str, str]]:
-    """Fraction of the variance of the targets that held-out predictions explain, if the model has
-    the rows.
+def _explained_variance(model: Any) -> float | None:
+    """Fraction of the variance of the targets that held-out predictions explain; None without rows.
 
     The mean is held out too: a row is compared with the mean of the other rows.
     """
     rows = model._result().rows
     if rows is None:
-        return
+        return None
     weights = rows.weights / rows.total_weight
-    mean_residuals = (rows.Y - weights @ rows.Y) / (1 - weights)[
-        :, None
-    ]  # from the mean of the other rows
-    error_of_mean = float(np.mean(weights @ mean_residuals**2))
-    if error_of_mean > 0:
-        yield "R² of held-out rows", f"{1 + float(model.best_score_) / error_of_mean:.3f}"
+    distances = (rows.Y - weights @ rows.Y) / (1 - weights)[:, None]  # from the mean of the others
+    error_of_mean = float(np.mean(weights @ distances**2))
+    return 1 + float(model.best_score_) / error_of_mean if error_of_mean > 0 else None

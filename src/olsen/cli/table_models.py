@@ -267,7 +267,7 @@ def compare(
         "rows": n_rows,
         "columns": n_columns,
         "target": data_rows.encoding.target,
-        "messages": data_rows.messages + report.caution(n_rows),
+        "messages": data_rows.messages + report.caution(n_rows, []),
     }
     return {"data": description, **comparison, "command": command, "versions": versions()}
 
