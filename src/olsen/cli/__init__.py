@@ -28,8 +28,6 @@ import sys
 __all__ = ["main"]
 
 INSTALL = "the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
-INTERRUPTED_EXIT_CODE = 130  # 128 plus SIGINT, as in shells
-CLOSED_PIPE_EXIT_CODE = 141  # 128 plus SIGPIPE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -73,9 +71,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(INSTALL.format(name=error.name), 1)
     except BrokenPipeError:  # the program that reads our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE_EXIT_CODE
+        return 141  # 128 plus SIGPIPE, as in shells
     except KeyboardInterrupt:
-        return _fail("stopped", INTERRUPTED_EXIT_CODE)
+        return _fail("stopped", 130)  # 128 plus SIGINT
     except (ImportError, ValueError, OSError, MemoryError, OverflowError) as error:
         return _fail(error, 1)
 
@@ -116,4 +114,4 @@ def _end(number: int, frame: object) -> None:
             os.write(2, b"\x1b[?25h\n")  # spinners and bars hide the cursor
         os.write(2, b"olsen: stopped\n")
     finally:
-        os._exit(INTERRUPTED_EXIT_CODE)
+        os._exit(130)

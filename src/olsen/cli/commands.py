@@ -21,7 +21,7 @@ from cyclopts import App, Parameter, convert
 
 from .. import __version__
 from .._execution.files import atomically
-from .._report.formatting import counted, escape_control, quoted
+from .._report.formatting import escape_control
 from . import __doc__ as PACKAGE
 from . import outputs, terminal
 from .terminal import UsageError
@@ -328,19 +328,13 @@ def predict(
         pipeline = _persistence.read(model)["model"]
     with _persistence.damaged_model(model.name):
         encoding = Encoding.of_model(pipeline, unknown)
-        _ = (
-            encoding.columns,
-            encoding.names,
-        )  # computed here, so that a damaged file is reported as such
     table, row_names = table_models.open_rows(data, encoding, list(id), out_of_core)
-    show_progress = (
-        out is not None or json
-    )  # a progress bar would be mixed with predictions on the screen
+    # a progress bar would be mixed with predictions on the screen
     with (
-        terminal.progress(unit="rows", visible=show_progress) as tell,
+        terminal.progress(unit="rows", visible=out is not None or json) as tell,
         terminal.warnings_as_notes(notes),
     ):
-        blocks = table_models.predictions(
+        parts = table_models.predictions(
             pipeline[-1],
             encoding,
             table,
@@ -349,37 +343,22 @@ def predict(
             coverage=interval,
             tell=tell,
         )
-        parts = list(blocks) if json else blocks
         if out is not None:
             n_rows = atomically(
                 out, lambda file: outputs.write_predictions(file, parts, escape_formulas)
             )
-        elif not json:
+        elif json:
+            columns: dict[str, list[Any]] = {}
+            for part in parts:
+                for name, values in part.items():
+                    columns.setdefault(name, []).extend(values)
+            terminal.show(columns, "")
+        else:
             outputs.write_predictions(None, parts, escape_formulas)
-    if isinstance(parts, list):
-        terminal.show(
-            {name: [value for part in parts for value in part[name]] for name in parts[0]}, ""
-        )
-    if ignored := encoding.ignored:
-        columns = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
-        notes.append(
-            f"{ignored.total()} cells hold categories that the model has not seen, taken for none:"
-            f" {columns}."
-        )
+    notes += encoding.ignored_note()
     is_text = not json if out is None else out.suffix.lower() != ".parquet"
-    written_strings = [
-        encoding.target,
-        *row_names,
-        *(cell for column in row_names.values() for cell in column),
-    ]
     if is_text and not escape_formulas:
-        formulas = [text for text in written_strings if outputs.is_formula(text)]
-        if formulas:
-            notes.append(
-                f"spreadsheet programs may run {counted(len(formulas), 'string')} of the"
-                f" predictions as formulas, the first {quoted(formulas[0])}; to open the"
-                " predictions in such a program, use --escape-formulas."
-            )
+        notes += outputs.formula_note([encoding.target], row_names)
     for text in notes:
         terminal.note(text)
     if out is not None:
@@ -517,8 +496,7 @@ def risk(
     """
     from . import risks
 
-    parameters = {"gamma": gamma, "sigma": sigma, "eta": eta, "k": k, "mu": mu}
-    values = risks.calculate(parameters, alpha, n)
+    values = risks.calculate(gamma=gamma, sigma=sigma, alpha=alpha, eta=eta, k=k, mu=mu, n=n)
     terminal.show(values if json else None, risks.as_text(values, alpha is None))
 
 

@@ -33,18 +33,14 @@ from threadpoolctl import threadpool_limits
 
 from .. import AdaptiveOLSEnsembleRegressor
 from .._report.formatting import heading_lines, listed, number, with_error
-from .._trust import ORDINARY
 from . import terminal
 from .tables import TableError
 
 Array = NDArray[np.float64]
 
 OURS = "ensemble"
-COORDINATE_DESCENT: dict[str, Any] = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
 MAX_PLS_COMPONENTS = 20
 N_INNER_FOLDS = 5
-MIN_ROWS = 10  # half of the rows must suffice for five inner folds
-SIGNIFICANT_STANDARD_ERRORS = 2  # a larger difference is reported as better or worse
 STANDARD_ERROR_NOTE = (
     "Standard errors are those of the difference to the ensemble, fold by fold, made larger because"
     " folds share training rows."
@@ -59,17 +55,18 @@ def _models(ensemble: Any, jobs: int, n_components: int) -> dict[str, tuple[str,
         cv=N_INNER_FOLDS,
         scoring=_weighted("neg_mean_squared_error"),
     )
+    descent: dict[str, Any] = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
     # the target is standardised: otherwise, for a target of large magnitude, all penalties on the
     # grid are too large
     elastic_net = TransformedTargetRegressor(
-        ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], n_jobs=jobs, **COORDINATE_DESCENT).set_fit_request(
+        ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], n_jobs=jobs, **descent).set_fit_request(
             sample_weight=True
         ),
         transformer=StandardScaler(),
     )
     baselines: dict[str, tuple[str, Any]] = {
         "ridge": ("RidgeCV, 60 penalties", RidgeCV(np.logspace(-4, 6, 60))),
-        "lasso": ("LassoCV, 60 penalties", LassoCV(n_jobs=jobs, **COORDINATE_DESCENT)),
+        "lasso": ("LassoCV, 60 penalties", LassoCV(n_jobs=jobs, **descent)),
         "elastic net": ("ElasticNetCV, 3 x 60 penalties", elastic_net),
         "PLS": (f"PLSRegression, up to {MAX_PLS_COMPONENTS} components", pls),
         "least squares": ("LinearRegression", LinearRegression()),
@@ -100,7 +97,7 @@ def run(
     seed: int = 0,
     jobs: int = -1,
     weight: Array | None = None,
-    groups: list[str] | None = None,
+    groups: NDArray[Any] | None = None,
     tell: terminal.Tell | None = None,
 ) -> dict[str, Any]:
     """Compare the models on arrays.
@@ -119,7 +116,7 @@ def run(
         Threads of one fit; fits run one after another, so that their times can be compared.
     weight : ndarray, default=None
         Row weights, for fits (except of PLS, which takes no weights) and for errors.
-    groups : list of str, default=None
+    groups : ndarray of str, default=None
         Groups of rows that folds keep together.
     tell : callable, default=None
         Receives the name of the task, the amount done and the total amount.
@@ -179,25 +176,17 @@ def run(
 
 
 def _check_rows(y: Array, folds: int) -> None:
-    min_rows = max(MIN_ROWS, 2 * folds)
+    min_rows = max(10, 2 * folds)  # half of ten rows suffice for five inner folds
     if len(y) < min_rows:
         raise TableError(
             f"{len(y)} rows are too few for {folds} folds: {min_rows} are needed, two in every fold"
-            f" and {MIN_ROWS} in all."
+            f" and 10 in all."
         )
-    largest = float(np.abs(y).max())
-    value_range = float(np.ptp(y))
-    if not value_range > 0:
+    if not np.ptp(y) > 0:
         raise TableError("the target is the same in all rows; there is nothing to predict.")
-    smallest_ordinary, largest_ordinary = ORDINARY
-    if largest > largest_ordinary or value_range < smallest_ordinary:
-        raise TableError(
-            f"the target goes up to {largest:.3g} and varies by {value_range:.3g}, the squares of"
-            " which leave the range of floating-point numbers; change its unit."
-        )
 
 
-def _splits(y: Array, folds: int, repeats: int, seed: int, groups: list[str] | None) -> list[Any]:
+def _splits(y: Array, folds: int, repeats: int, seed: int, groups: Any) -> list[Any]:
     """Training and test rows of each fold, the same for all models."""
     if groups is None:
         return list(RepeatedKFold(n_splits=folds, n_repeats=repeats, random_state=seed).split(y))
@@ -249,19 +238,18 @@ def _line(
     name: str, description: str, scores: Array, *, ensemble_scores: Array, variance_factor: float
 ) -> dict[str, Any]:
     """Means of a model over folds, and the differences to the ensemble with standard errors."""
-    rmse, r2, seconds = scores.T
-    line: dict[str, Any] = {
-        "name": name,
-        "what": description,
-        "rmse": _finite(rmse.mean()),
-        "r2": _finite(r2.mean()),
-    }
-    for key, difference in zip(("rmse", "r2"), (scores - ensemble_scores).T, strict=False):
-        standard_error = math.sqrt(variance_factor * float(np.var(difference, ddof=1)))
-        line[f"{key}_difference"] = None if name == OURS else _finite(difference.mean())
-        line[f"{key}_standard_error"] = None if name == OURS else _finite(standard_error)
-    folds = {"rmse": rmse.tolist(), "r2": r2.tolist(), "seconds": seconds.tolist()}
-    return {**line, "seconds": _finite(np.median(seconds)), "best": False, "folds": folds}
+    line: dict[str, Any] = {"name": name, "what": description}
+    differences = scores - ensemble_scores
+    standard_errors = np.sqrt(variance_factor * np.var(differences, axis=0, ddof=1))
+    for j, key in enumerate(("rmse", "r2")):
+        line[key] = _finite(scores[:, j].mean())
+        is_ours = name == OURS
+        line[f"{key}_difference"] = None if is_ours else _finite(differences[:, j].mean())
+        line[f"{key}_standard_error"] = None if is_ours else _finite(standard_errors[j])
+    line["seconds"] = _finite(np.median(scores[:, 2]))
+    line["best"] = False
+    line["folds"] = dict(zip(("rmse", "r2", "seconds"), scores.T.tolist(), strict=True))
+    return line
 
 
 def _finite(value: float) -> float | None:
@@ -269,31 +257,31 @@ def _finite(value: float) -> float | None:
 
 
 def _verdict(lines: list[dict[str, Any]], best: str) -> str:
-    """Summarise which models are better or worse than the ensemble, and which cannot be
-    distinguished from it.
+    """Summarise which models are better or worse than the ensemble by more than two standard
+    errors, and which cannot be distinguished from it.
     """
-    names_by_verdict: dict[str, list[str]] = {"level": [], "worse": [], "better": []}
+    level: list[str] = []
+    worse: list[str] = []
+    better: list[str] = []
     for line in lines:
         difference = line["rmse_difference"]
-        standard_error = line["rmse_standard_error"]
-        if difference is None or standard_error is None:
+        if difference is None:
             continue
-        if abs(difference) <= SIGNIFICANT_STANDARD_ERRORS * standard_error:
-            names_by_verdict["level"].append(line["name"])
+        if abs(difference) <= 2 * line["rmse_standard_error"]:
+            level.append(line["name"])
         else:
-            names_by_verdict["worse" if difference > 0 else "better"].append(line["name"])
-    threshold = f"{SIGNIFICANT_STANDARD_ERRORS} standard errors"
-    sentences = {
-        "level": (
-            f"Within {threshold} of the ensemble, and not distinguished from it by these folds"
-        ),
-        "worse": f"Worse than the ensemble by more than {threshold}",
-        "better": f"Better than the ensemble by more than {threshold}",
-    }
-    parts = [
-        f"{sentences[key]}: {listed(names)}." for key, names in names_by_verdict.items() if names
-    ]
-    return " ".join([f"The smallest mean error: {best}.", *parts])
+            (worse if difference > 0 else better).append(line["name"])
+    verdict = f"The smallest mean error: {best}."
+    if level:
+        verdict += (
+            " Within 2 standard errors of the ensemble, and not distinguished from it by these"
+            f" folds: {listed(level)}."
+        )
+    if worse:
+        verdict += f" Worse than the ensemble by more than 2 standard errors: {listed(worse)}."
+    if better:
+        verdict += f" Better than the ensemble by more than 2 standard errors: {listed(better)}."
+    return verdict
 
 
 def as_text(comparison: dict[str, Any]) -> str:

@@ -273,6 +273,16 @@ class Encoding:
         _ = encoding.columns, encoding.names
         return encoding
 
+    def ignored_note(self) -> list[str]:
+        """Note for the user about cells with unknown categories, if there were any."""
+        if not self.ignored:
+            return []
+        columns = [f"{quoted(name)} ({count})" for name, count in self.ignored.most_common()]
+        return [
+            f"{self.ignored.total()} cells hold categories that the model has not seen, taken for"
+            f" none: {', '.join(columns)}."
+        ]
+
     @property
     def _parts(self) -> list[tuple[list[Any], list[str]]]:
         """Transformers of each group of columns, first the parser, and the names of the columns."""

@@ -28,18 +28,11 @@ from .cells import FIRST_ROW, distinct_strings, refuse_missing, rows_before
 from .columns import MAX_CATEGORIES
 from .encoding import Encoding, learn_encoding
 from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
-from .terminal import Tell, silent
+from .terminal import Tell
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-HEAD_ROWS = (
-    2 * MAX_CATEGORIES
-)  # rows to infer types from; with fewer, strings would look like identifiers
-MIN_ROWS = 50  # with fewer rows, one of the five random folds could be empty
-MIN_SAMPLE_ROWS = 200  # however wide the table is
-MAX_SAMPLE_ROWS = 2000  # sampled for the plots and for the distribution of the errors
-MAX_SAMPLE_CELLS = 4_000_000
 # Size of an encoded block. About 12 times as much memory is in use while a block is decoded,
 # encoded and summed and the next block is read: 68 MB with blocks of 4 MB, 203 MB with 16 MB, at
 # the same speed.
@@ -105,10 +98,10 @@ def open_table(path: Path) -> ParquetTable:
 
 def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> Encoding:
     """Learn the encoding of a table; raise if its first rows show that it cannot be used."""
-    if table.n_rows < MIN_ROWS:
+    if table.n_rows < 50:  # one of the random folds could be empty
         raise TableError(
-            f"{table.path.name} has {table.n_rows} rows; out of core at least {MIN_ROWS} are"
-            " needed. Leave out --out-of-core."
+            f"{table.path.name} has {table.n_rows} rows; out of core at least 50 are needed. Leave"
+            " out --out-of-core."
         )
 
     def distinct(names: list[str]) -> dict[str, list[str]]:
@@ -130,7 +123,8 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> 
                 break
         return {name: list(values) for name, values in categories.items()}
 
-    head = next(_blocks(table, table.schema.names, HEAD_ROWS, lambda part: part))
+    # in fewer rows, strings would look like identifiers
+    head = next(_blocks(table, table.schema.names, 2 * MAX_CATEGORIES, lambda part: part))
     return learn_encoding(head, target, drop, distinct)[1]
 
 
@@ -140,7 +134,7 @@ def _blocks(
     block_rows: int,
     work: Callable[[Any], T],
     *,
-    tell: Tell = silent,
+    tell: Tell = lambda *_: None,
     task: str = "",
 ) -> Iterator[T]:
     """Apply `work` to consecutive blocks of rows, and `tell` the number of rows that are done."""
@@ -171,8 +165,9 @@ def fit(
     encoded rows.
     """
     n_columns = len(encoding.names)
-    rows_in_memory = max(MIN_SAMPLE_ROWS, MAX_SAMPLE_CELLS // max(1, n_columns))
-    sample_size = min(table.n_rows, MAX_SAMPLE_ROWS, rows_in_memory)
+    # rows for the plots and for the distribution of the errors: fewer of wide tables, but 200
+    rows_in_memory = max(200, 4_000_000 // max(1, n_columns))
+    sample_size = min(table.n_rows, 2000, rows_in_memory)
     rng = np.random.default_rng(model.random_state)
     sample_rows = np.sort(rng.choice(table.n_rows, sample_size, replace=False))
     samples: dict[

@@ -12,12 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from itertools import combinations
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from .._execution import files
-from .._report.formatting import escape_control
+from .._report.formatting import counted, escape_control, quoted
 from .terminal import UsageError
 
 Kind = Literal["a model", "a report", "predictions"]
@@ -48,38 +49,38 @@ def check(
     force : bool
         Whether existing files may be replaced.
     """
-    requested = {
-        f"{option} {path}": (path, kind)
-        for option, (path, kind) in outputs.items()
-        if path is not None
-    }
-    for name, (path, _) in requested.items():
-        for noun, input_path in inputs.items():
-            if input_path is not None and (
-                _is_same_file(path, input_path) or _is_inside(path, input_path)
-            ):
+    requested = [
+        (f"{option} {path}", path, kind) for option, (path, kind) in outputs.items() if path
+    ]
+    used = {noun: path for noun, path in inputs.items() if path is not None}
+    for i, (name, path, kind) in enumerate(requested):
+        for noun, input_path in used.items():
+            if _is_same_file(path, input_path) or _is_inside(path, input_path):
                 raise UsageError(
                     f"{name} would change the {noun} {input_path}, which is read; choose another"
                     " place."
                 )
-    for (first_name, (first_path, _)), (second_name, (second_path, _)) in combinations(
-        requested.items(), 2
-    ):
-        if _is_same_file(first_path, second_path):
-            raise UsageError(
-                f"{first_name} and {second_name} are one file; give them different names."
-            )
-    for name, (path, kind) in requested.items():
-        if path.is_dir() or path.is_block_device():
-            raise UsageError(f"{name} is a directory or device; give a file name.")
-        if files.is_stream(path) and path.suffix == ".parquet":
+        for other_name, other_path, _ in requested[:i]:
+            if _is_same_file(path, other_path):
+                raise UsageError(
+                    f"{other_name} and {name} are one file; give them different names."
+                )
+        _check_output(name, path, kind)
+        _refuse_existing(path, name, force)
+        files.check_writable(path)
+
+
+def _check_output(name: str, path: Path, kind: Kind) -> None:
+    """Raise for a path that cannot hold an output of its kind."""
+    if path.is_dir() or path.is_block_device():
+        raise UsageError(f"{name} is a directory or device; give a file name.")
+    if files.is_stream(path):
+        if path.suffix == ".parquet":
             raise UsageError(
                 f"{name} is a pipe or a device; Parquet needs a file, choose .csv or .tsv."
             )
-        if not files.is_stream(path) and path.suffix.lower() not in SUFFIXES[kind]:
-            raise UsageError(f"{name}: the name of {kind} ends with {' or '.join(SUFFIXES[kind])}.")
-        _refuse_existing(path, name, force)
-        files.check_writable(path)
+    elif path.suffix.lower() not in SUFFIXES[kind]:
+        raise UsageError(f"{name}: the name of {kind} ends with {' or '.join(SUFFIXES[kind])}.")
 
 
 def check_figures(folder: Path, names: Iterable[str], force: bool) -> None:
@@ -151,6 +152,19 @@ def is_formula(text: str) -> bool:
     return text.startswith(FORMULA_STARTS) and HARMLESS.fullmatch(text) is None
 
 
+def formula_note(names: list[str], columns: Mapping[str, list[str]]) -> list[str]:
+    """Note for the user about names and cells that spreadsheet programs may run, if there are any."""
+    strings = [*names, *columns, *chain.from_iterable(columns.values())]
+    formulas = [text for text in strings if is_formula(text)]
+    if not formulas:
+        return []
+    return [
+        f"spreadsheet programs may run {counted(len(formulas), 'string')} of the predictions as"
+        f" formulas, the first {quoted(formulas[0])}; to open the predictions in such a program,"
+        " use --escape-formulas."
+    ]
+
+
 def _escaped(text: str) -> str:
     return f"'{text}" if is_formula(text) else text
 
@@ -177,12 +191,13 @@ def _write_parquet(path: Path, parts: Iterable[Mapping[str, Any]]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = (pa.table(dict(columns)) for columns in parts)
-    first = next(tables)
-    with pq.ParquetWriter(path, first.schema) as file:
-        file.write_table(first)
-        n_rows = int(first.num_rows)
-        for table in tables:
-            file.write_table(table.cast(first.schema))
+    writer = None
+    n_rows = 0
+    with ExitStack() as stack:
+        for columns in parts:
+            table = pa.table(dict(columns))
+            if writer is None:
+                writer = stack.enter_context(pq.ParquetWriter(path, table.schema))
+            writer.write_table(table.cast(writer.schema))
             n_rows += table.num_rows
     return n_rows

@@ -17,8 +17,6 @@ from .._report.formatting import counted, effect_lines, escape_control, percent,
 from .._report.summary import facts, prediction_error
 from .encoding import Encoding
 
-MAX_NAMED_COLUMNS = 8  # text columns, and selected columns, that are named on a terminal
-
 
 def contents(path: Path) -> dict[str, Any]:
     """Contents of a model file as plain types; the file is checked before any object is built from
@@ -122,8 +120,6 @@ def as_text(contents: dict[str, Any]) -> str:
 
 def _named(columns: list[dict[str, Any]], key: str, format_value: Any) -> str:
     """List columns with a value each: the first ones, and the number of the others."""
-    names = ", ".join(
-        f"{shortened(c['name'], 36)} {format_value(c[key])}" for c in columns[:MAX_NAMED_COLUMNS]
-    )
-    n_others = len(columns) - MAX_NAMED_COLUMNS
+    names = ", ".join(f"{shortened(c['name'], 36)} {format_value(c[key])}" for c in columns[:8])
+    n_others = len(columns) - 8
     return f"{names} and {n_others} more" if n_others > 0 else names

@@ -34,7 +34,6 @@ from .encoding import Encoding, learn_encoding, numbers_of
 from .tables import TableError, is_parquet, read_table, refuse_absent, shown_name
 
 Array = NDArray[np.float64]
-MIN_ROWS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"
 LIMIT_NAMES = ("lower", "upper")
 ALTERNATIVE_LIMIT_NAMES = (
@@ -53,7 +52,7 @@ class TrainingData:
     name: str
     messages: list[str]
     weight: Array | None = None
-    groups: list[str] | None = None
+    groups: NDArray[Any] | None = None
 
 
 def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | None:
@@ -97,39 +96,56 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
         dates=options.dates,
         ordinal=options.ordinal,
     )
-    groups = None if options.groups is None else strings_of(table, [options.groups])[options.groups]
-    X = encoding.features(table)
-    y = encoding.response(table)
-    weight = None
-    messages = messages + encoding.messages
-    if options.weight is not None:
-        label = f"--weight {quoted(options.weight)}"
-        parser = number_parser(table, options.weight, label, settled_decimals(table))
-        weight = numbers_of(table, options.weight, parser)
-        if weight.min() < 0:
-            row = int(np.argmin(weight >= 0)) + 1
-            raise TableError(
-                f"--weight {quoted(options.weight)} is negative in row {row}; give 0 or more."
-            )
-        weighted_rows = np.flatnonzero(weight)
-        n_unweighted = len(y) - len(weighted_rows)
-        if n_unweighted:
-            messages = [*messages, f"{counted(n_unweighted, 'row')} of weight 0: left out."]
-        X = X[weighted_rows]
-        y = y[weighted_rows]
-        weight = weight[weighted_rows]
-        groups = groups and [groups[i] for i in weighted_rows]
-    if len(y) < MIN_ROWS:
-        raise TableError(f"{name} has {len(y)} rows; at least {MIN_ROWS} are needed.")
-    encoding.refuse_extremes(X, y)
-    if weight is not None:
+    data_rows = TrainingData(
+        X=encoding.features(table),
+        y=encoding.response(table),
+        encoding=encoding,
+        name=name,
+        messages=messages + encoding.messages,
+        weight=None if options.weight is None else _weights(table, options.weight),
+    )
+    if options.groups is not None:
+        groups = np.asarray(strings_of(table, [options.groups])[options.groups])
+        data_rows = replace(data_rows, groups=groups)
+    data_rows = _without_unweighted_rows(data_rows)
+    n_rows = len(data_rows.y)
+    if n_rows < 5:
+        raise TableError(f"{name} has {n_rows} rows; at least 5 are needed.")
+    encoding.refuse_extremes(data_rows.X, data_rows.y)
+    if data_rows.weight is not None:
         try:
-            refuse_weights(weight)
+            refuse_weights(data_rows.weight)
         except ValueError as error:
-            raise TableError(
-                f"{error}".replace("sample_weight", f"--weight {quoted(options.weight)}", 1)
-            ) from None
-    return TrainingData(X, y, encoding, name, messages=messages, weight=weight, groups=groups)
+            label = f"--weight {quoted(options.weight)}"
+            raise TableError(str(error).replace("sample_weight", label, 1)) from None
+    return data_rows
+
+
+def _weights(table: Any, name: str) -> Array:
+    """Parse the column of row weights; raise if one is negative."""
+    label = f"--weight {quoted(name)}"
+    weight = numbers_of(table, name, number_parser(table, name, label, settled_decimals(table)))
+    if weight.min() < 0:
+        row = int(np.argmin(weight >= 0)) + 1
+        raise TableError(f"{label} is negative in row {row}; give 0 or more.")
+    return weight
+
+
+def _without_unweighted_rows(data_rows: TrainingData) -> TrainingData:
+    """Leave out the rows of weight zero, and add a note if there are any."""
+    weight = data_rows.weight
+    if weight is None or weight.all():
+        return data_rows
+    kept = weight > 0
+    n_left_out = len(weight) - int(kept.sum())
+    return replace(
+        data_rows,
+        X=data_rows.X[kept],
+        y=data_rows.y[kept],
+        weight=weight[kept],
+        groups=None if data_rows.groups is None else data_rows.groups[kept],
+        messages=[*data_rows.messages, f"{counted(n_left_out, 'row')} of weight 0: left out."],
+    )
 
 
 def _embedded() -> Any:
@@ -182,7 +198,7 @@ def fit(
                 " groups."
             )
         model.set_params(cv=GroupKFold(min(5, n_groups)))
-        fit_params["groups"] = np.asarray(data_rows.groups)
+        fit_params["groups"] = data_rows.groups
         held_out_groups = (
             options.groups,
             [test for _, test in model.cv.split(X, y, data_rows.groups)],

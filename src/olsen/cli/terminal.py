@@ -5,7 +5,6 @@ output; usage errors.
 from __future__ import annotations
 
 import json
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -51,10 +50,6 @@ def warnings_as_notes(notes: list[str], target: str = "y") -> Iterator[None]:
         )
 
 
-def silent(doing: str, done: float, total: float) -> None:
-    """Show nothing."""
-
-
 @contextmanager
 def progress(text: str = "", unit: str = "", visible: bool = True) -> Iterator[Tell]:
     """Provide a function that updates progress bars, one for each task, with the remaining time;
@@ -63,7 +58,7 @@ def progress(text: str = "", unit: str = "", visible: bool = True) -> Iterator[T
     Work of unknown length has a `text` instead, which is displayed with the elapsed time.
     """
     if not visible or not sys.stderr.isatty():
-        yield silent
+        yield lambda *_: None
         return
     from rich.console import Console
     from rich.progress import (
@@ -96,14 +91,10 @@ def show(value: object, text: str) -> None:
     """Print a value as JSON, or the text if the value is None; JSON has no infinity, so it becomes
     a string.
     """
-    print(text if value is None else json.dumps(_finite(value), indent=2))
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return value
+    if value is None:
+        print(text)
+        return
+    finite = json.loads(
+        json.dumps(value), parse_constant=lambda name: None if name == "NaN" else name
+    )
+    print(json.dumps(finite, indent=2))
