@@ -18,11 +18,10 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
@@ -44,26 +43,16 @@ from ._execution.files import atomically
 
 SUFFIX = ".skops"
 FORMAT = "olsen model 2"
-NEVER_RELEASED = "olsen model 1"
 SCHEMA = "schema.json"
 MAX_ARCHIVE_ENTRIES = 1000  # a model has some forty arrays, whatever its size
 MAX_SCHEMA_BYTES = 1 << 26  # enough for the names of some forty thousand columns
-# Bytes of the description that each list or dict, and each of the two quotes of a string, must have
-# on average: a bare "[]" and "ab" take fifty bytes in memory.
-MIN_BYTES_PER_BRACKET = 16
-MIN_BYTES_PER_QUOTE = 5
-# Bytes of the description per node. skops takes up to 1.6 kB of memory per node, with a list of
-# types, and 3 kB per object.
-MIN_BYTES_PER_NODE = 100
-MIN_BYTES_PER_OBJECT = 300
 CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
 MAX_NAME_CHARACTERS = 200
 
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
-NUMBERS = {f"numpy.{name}" for name in ("float64", "float32", "int64", "int32", "bool")}
-KEYS = {"builtins.str", "builtins.int", "builtins.float", *NUMBERS} - {
-    "numpy.bool"
-}  # bool("False") is True
+NUMERIC_KEYS = {"numpy.float64", "numpy.float32", "numpy.int64", "numpy.int32"}
+NUMBERS = {*NUMERIC_KEYS, "numpy.bool"}  # not a key: bool("False") is True
+KEYS = {"builtins.str", "builtins.int", "builtins.float", *NUMERIC_KEYS}
 # Types that each loader of skops may build. Whatever a file combines from this list is inert: none
 # of the types that a loader calls takes its size from a number, and types stored as values only
 # convert numbers and strings.
@@ -77,30 +66,23 @@ BUILT = {
     "NdArrayNode": {"numpy.ndarray", *NUMBERS},
     "TypeNode": {*KEYS, *NUMBERS, "builtins.bool", "builtins.object", "numpy.object_"},
     "ObjectNode": {
-        *(
-            "olsen.OLSEnsembleRegressor",
-            "olsen.OLSEnsembleRegressorCV",
-            "olsen.AdaptiveOLSEnsembleRegressor",
-        ),
+        "olsen.OLSEnsembleRegressor",
+        "olsen.OLSEnsembleRegressorCV",
+        "olsen.AdaptiveOLSEnsembleRegressor",
         "olsen.TableColumns",
         "sklearn.pipeline.Pipeline",
-        *(
-            f"sklearn.compose._column_transformer.{name}"
-            for name in ("ColumnTransformer", "make_column_selector")
-        ),
-        *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
-        *(
-            f"sklearn.preprocessing._encoders.{name}"
-            for name in ("OneHotEncoder", "OrdinalEncoder")
-        ),
+        "sklearn.compose._column_transformer.ColumnTransformer",
+        "sklearn.compose._column_transformer.make_column_selector",
+        "sklearn.impute._base.SimpleImputer",
+        "sklearn.impute._base.MissingIndicator",
+        "sklearn.preprocessing._encoders.OneHotEncoder",
+        "sklearn.preprocessing._encoders.OrdinalEncoder",
         "sklearn.preprocessing._data.StandardScaler",
         # in ColumnTransformer, without a function
         "sklearn.preprocessing._function_transformer.FunctionTransformer",
     },
 }
 TRUSTED = set().union(*BUILT.values())
-# kinds of NumPy types that arrays may have: numbers, strings and dates, no objects or records
-ARRAY_KINDS = "biufSUmM"
 
 
 class ModelFileError(ValueError):
@@ -149,7 +131,7 @@ def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) ->
     path = Path(path)
     if path.suffix.lower() != SUFFIX:
         raise ValueError(f"path={str(path)!r} must end with {SUFFIX}, the suffix of model files.")
-    ensemble = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    ensemble = _ensemble_of(model)
     if type(ensemble) not in ENSEMBLES:
         raise _refused(type(ensemble).__name__)
     check_is_fitted(model)
@@ -196,20 +178,19 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def write(path: Path, model: Any, rows: bool) -> None:
     """Write a model, with its training rows if `rows`; raise if it could not be read again."""
-    if isinstance(model, Pipeline):
-        stored = copy.copy(model)
-        stored.memory = (
-            None  # a folder of pickles, which must not be read on behalf of a model file
-        )
-        stored.steps = [*model.steps[:-1], (model.steps[-1][0], model[-1]._for_file(rows))]
-    else:
-        stored = model._for_file(rows)
+    ensemble = _ensemble_of(model)
+    stored = ensemble._for_file(rows)
+    if model is not ensemble:
+        pipeline = copy.copy(model)
+        pipeline.memory = None  # a folder of pickles, not to be read on behalf of a model file
+        pipeline.steps = [*model.steps[:-1], (model.steps[-1][0], stored)]
+        stored = pipeline
     versions = {"format": FORMAT, "olsen": __version__, "sklearn": sklearn.__version__}
     dumped = load_skops().dumps({**versions, "model": stored})
     with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
-        schema = json.loads(archive.read(SCHEMA))
-        if foreign := _foreign_types(schema):
-            raise _refused(", ".join(sorted(foreign)))
+        schema, foreign_types = _parsed(archive.read(SCHEMA))
+        if foreign_types:
+            raise _refused(", ".join(sorted(foreign_types)))
         _Description(archive).number_of(schema)
     _check_parts(stored)
     atomically(path, lambda file: file.write_bytes(dumped))
@@ -219,10 +200,11 @@ def load_skops() -> Any:
     """Import skops.io without torch and Dask, which it would import while it lists scikit-learn's
     estimators.
     """
-    wrappers = [f"sklearn.externals.array_api_compat.{library}" for library in ("torch", "dask")]
-    hidden = {
-        name: None for name in wrappers if name not in sys.modules and "skops.io" not in sys.modules
+    wrappers = {
+        "sklearn.externals.array_api_compat.torch",
+        "sklearn.externals.array_api_compat.dask",
     }
+    hidden = dict.fromkeys(() if "skops.io" in sys.modules else wrappers - sys.modules.keys())
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None: not to be imported
     try:
         return from_extra("skops.io", "cli", "A model file")
@@ -268,15 +250,15 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def damaged_model(name: str, *passing: type[Exception]) -> Iterator[None]:
+def damaged_model(name: str, passing: type[Exception] = ModelFileError) -> Iterator[None]:
     """Turn any error that a damaged model raises into a ModelFileError, except for errors of type
     `passing`.
     """
     try:
         yield
+    except (ModelFileError, passing):
+        raise
     except Exception as error:
-        if isinstance(error, (ModelFileError, *passing)):
-            raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_NAME_CHARACTERS]
         raise ModelFileError(
             f"{name} is damaged, or not a model written by olsen ({reason})."
@@ -287,83 +269,86 @@ def _check(data: bytes, name: str) -> None:
     """Raise for an archive that could fill the memory, another format, and nodes that skops would
     not have written.
 
-    skops stores its parts uncompressed: no part of an archive is larger than the file. Its
-    description is plain ASCII.
+    skops stores its parts uncompressed: no part of an archive is larger than the file.
     """
     if data.count(CENTRAL_ENTRY) > MAX_ARCHIVE_ENTRIES:
         raise ValueError(f"more than {MAX_ARCHIVE_ENTRIES} parts")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
         sizes = {entry.filename: entry.file_size for entry in entries}
-        packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
-        if (
-            packed
-            or len(sizes) < len(entries)
-            or sum(entry.file_size for entry in entries) > len(data)
-        ):
+        stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+        total_size = sum(entry.file_size for entry in entries)
+        if not stored or len(sizes) < len(entries) or total_size > len(data):
             raise ValueError("parts are compressed, larger than the file, or have the same name")
-        text = archive.read(SCHEMA) if sizes[SCHEMA] <= MAX_SCHEMA_BYTES else b"["
-        bytes_for_brackets = MIN_BYTES_PER_BRACKET * (text.count(b"[") + text.count(b"{"))
-        bytes_for_quotes = MIN_BYTES_PER_QUOTE * text.count(b'"')
-        if max(bytes_for_brackets, bytes_for_quotes) > len(text) or not text.isascii():
-            raise ValueError(
-                f"its description has more than {MAX_SCHEMA_BYTES} bytes, or is nothing but"
-                " brackets"
-            )
-        schema = json.loads(text)
-        file_format = str(json.loads(schema["content"]["format"]["content"]))
-        if file_format == NEVER_RELEASED:
-            raise ModelFileError(
-                f"{name} is {file_format!r}, which was never released and which olsen {__version__}"
-                " does not read: fit the model again."
-            )
-        if file_format != FORMAT:
-            version = str(json.loads(schema["content"]["olsen"]["content"]))
-            raise ModelFileError(
-                f"{name} is {file_format[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install"
-                f" the version that wrote it: pip install 'olsen>={version[:20]}'"
-            )
-        if foreign := _foreign_types(schema):
-            named = ", ".join(kind[:100] for kind in sorted(foreign)[:5])
-            raise ModelFileError(f"{name} asks for types that are not trusted: {named}.")
+        if sizes[SCHEMA] > MAX_SCHEMA_BYTES:
+            raise ValueError(f"its description has more than {MAX_SCHEMA_BYTES} bytes")
+        text = archive.read(SCHEMA)
+        _refuse_dense(text)
+        schema, foreign_types = _parsed(text)
+        _check_format(schema["content"], name)
+        if foreign_types:
+            listed = ", ".join(kind[:100] for kind in sorted(foreign_types)[:5])
+            raise ModelFileError(f"{name} asks for types that are not trusted: {listed}.")
         description = _Description(archive)
         description.number_of(schema)
         if description.min_bytes > len(text):
             raise ValueError(f"its description has more nodes than {len(text)} bytes can hold")
 
 
-def _foreign_types(schema: Any) -> set[str]:
-    """Types in a description that its loaders must not build; types that another loader may build,
-    with the loader.
+def _refuse_dense(text: bytes) -> None:
+    """Raise for a description that takes far more memory than bytes once it is parsed.
+
+    skops writes plain ASCII, 16 bytes or more for each list or dict, and 5 or more for each of the
+    two quotes of a string. A bare "[]" or "ab" takes fifty bytes in memory.
     """
-    foreign = set()
-    nodes = [schema]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, (dict, list)):
-            nodes += node.values() if isinstance(node, dict) else node
-        if not isinstance(node, dict) or "__loader__" not in node:
-            continue
-        kind = f"{node.get('__module__')}.{node.get('__class__')}"
-        if kind not in BUILT.get(str(node["__loader__"]), ()):
-            foreign.add(f"{kind} in a {str(node['__loader__'])[:30]}" if kind in TRUSTED else kind)
-    return foreign
+    min_bytes = max(16 * (text.count(b"[") + text.count(b"{")), 5 * text.count(b'"'))
+    if min_bytes > len(text) or not text.isascii():
+        raise ValueError("its description is nothing but brackets and quotes, or is not ASCII")
+
+
+def _parsed(text: bytes) -> tuple[Any, set[str]]:
+    """Parse a description; also return the types that its loaders must not build.
+
+    A type that another loader may build is returned with its loader.
+    """
+    foreign_types = set()
+
+    def check_type(node: dict[str, Any]) -> dict[str, Any]:
+        if "__loader__" in node:
+            loader = str(node["__loader__"])
+            kind = f"{node.get('__module__')}.{node.get('__class__')}"
+            if kind not in BUILT.get(loader, ()):
+                foreign_types.add(f"{kind} in a {loader[:30]}" if kind in TRUSTED else kind)
+        return node
+
+    return json.loads(text, object_hook=check_type), foreign_types
+
+
+def _check_format(content: Any, name: str) -> None:
+    """Raise for a file of another format, with the version of olsen that reads it."""
+    file_format = str(json.loads(content["format"]["content"]))
+    if file_format != FORMAT:
+        version = str(json.loads(content["olsen"]["content"]))
+        raise ModelFileError(
+            f"{name} is {file_format[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the"
+            f" version that wrote it: pip install 'olsen>={version[:20]}'"
+        )
 
 
 class _Description:
     """The nodes of a description, compared with the form in which skops writes them.
 
-    skops builds the first of the nodes with the same ``__id__``, and uses it for all others,
-    whatever their content. So nodes with the same ``__id__`` must have the same content, or a short
-    description could repeat a large object.
+    The types of all nodes were checked before. skops builds the first of the nodes with the same
+    ``__id__``, and uses it for all others, whatever their content. So nodes with the same
+    ``__id__`` must have the same content, or a short description could repeat a large object.
+    Content of another type than below raises KeyError, TypeError or AttributeError here or in
+    skops, and builds nothing.
     """
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.archive = archive
         self.unread = {entry.filename: entry for entry in archive.infolist()}
-        self.min_bytes = (
-            0  # length of the shortest description that skops writes for the nodes seen so far
-        )
+        self.min_bytes = 0  # of the shortest description that has the nodes seen so far
         self.numbers: dict[Any, int] = {}  # number of each distinct (loader, type, content)
         self.number_by_id: dict[int, int] = {}
 
@@ -372,129 +357,87 @@ class _Description:
         does not write.
         """
         loader = node["__loader__"]
-        kind = f"{node['__module__']}.{node['__class__']}"
-        self.min_bytes += MIN_BYTES_PER_OBJECT if loader == "ObjectNode" else MIN_BYTES_PER_NODE
-        content: Any = None
-        if loader in ("ListNode", "TupleNode"):
-            content = tuple(map(self.number_of, _of_type(list, node["content"])))
-        elif loader == "DictNode":
-            content = self._dict(node)
-        elif loader == "JsonNode":
-            content = _of_type(str, node["content"])
-            _require(
-                content.strip()[:1] not in ("", "[", "{"), "a text or a number holds more than one"
-            )
-        elif loader == "SliceNode":
-            content = tuple(node["content"][end] for end in ("start", "stop", "step"))
-            plain_ends = {type(end) for end in content} <= {int, str, type(None)}
-            _require(plain_ends, "the ends of a slice are neither numbers nor names")
-        elif loader == "DTypeNode":
-            _require(
-                _is_node(node["content"], "NdArrayNode", "numpy.ndarray"),
-                "a type is not that of an array",
-            )
-            content = self.number_of(node["content"])
-        elif loader == "ObjectNode":
-            _require(
-                _is_node(node["content"], "DictNode", "builtins.dict"), "attributes are not named"
-            )
-            content = self.number_of(node["content"])
-        elif loader == "NdArrayNode":
-            content = (
-                self._numbers_in(node, kind)
-                if node["type"] == "numpy"
-                else self._objects_in(node, kind)
-            )
-        elif loader != "TypeNode":
-            raise ValueError(f"a loader {loader!r}")
-        number = self.numbers.setdefault((loader, kind, content), len(self.numbers))
+        # skops takes up to 3 kB of memory for an object and 1.6 kB for any other node, and writes
+        # no shorter ones
+        self.min_bytes += 300 if loader == "ObjectNode" else 100
+        content = self.CONTENT[loader](self, node)
+        number = self.numbers.setdefault((loader, _kind(node), content), len(self.numbers))
         if "__id__" in node:
-            first_number = self.number_by_id.setdefault(_of_type(int, node["__id__"]), number)
+            identifier = node["__id__"]
+            # skops builds nodes whose id is 0 or null again and again
+            _require(type(identifier) is int and identifier > 0, "a node without a number")
+            first_number = self.number_by_id.setdefault(identifier, number)
             _require(first_number == number, "nodes of the same object differ")
         return number
 
-    def _dict(self, node: Any) -> Any:
-        items = _of_type(dict, node["content"])
-        key_types = node["key_types"]
-        _require(_is_node(key_types, "ListNode", "builtins.list"), "types of keys are not listed")
-        _require(
-            len(_of_type(list, key_types["content"])) == len(items), "keys of a dict have no types"
-        )
-        plain_keys = all(_is_node(key, "TypeNode", *KEYS) for key in key_types["content"])
-        _require(plain_keys, "keys are not numbers or strings")
-        return self.number_of(key_types), tuple(items), tuple(map(self.number_of, items.values()))
+    def _child(self, node: Any) -> int:
+        return self.number_of(node["content"])
 
-    def _numbers_in(self, node: Any, kind: str) -> Any:
+    def _sequence(self, node: Any) -> tuple[int, ...]:
+        return tuple(map(self.number_of, node["content"]))
+
+    def _dict(self, node: Any) -> Any:
+        items = node["content"]
+        keys = node["key_types"]["content"]
+        plain = [key["__loader__"] == "TypeNode" and _kind(key) in KEYS for key in keys]
+        _require(all(plain) and len(plain) == len(items), "keys that are not numbers or strings")
+        values = tuple(map(self.number_of, items.values()))
+        return self.number_of(node["key_types"]), tuple(items), values
+
+    def _text(self, node: Any) -> str:
+        text: str = node["content"]
+        _require(text.strip()[:1] not in ("", "[", "{"), "a string or a number that holds more")
+        return text
+
+    def _slice(self, node: Any) -> Any:
+        return tuple(node["content"][end] for end in ("start", "stop", "step"))
+
+    def _array(self, node: Any) -> Any:
+        return {"numpy": self._numbers_in, "json": self._objects_in}[node["type"]](node)
+
+    def _numbers_in(self, node: Any) -> Any:
         """An array that is a part of the archive: it must have as many bytes as its header says."""
-        name = _of_type(str, node["file"])
-        if "__id__" in node and node["__id__"] in self.number_by_id:
-            entry = self.archive.getinfo(name)  # skops does not read it a second time
-        else:
-            entry = self.unread.pop(
-                name
-            )  # a KeyError means that the part is missing, or read more than once
+        name = node["file"]
+        seen = node.get("__id__") in self.number_by_id  # then skops does not read it again
+        # a KeyError means that the part is missing, or that another node has read it
+        entry = self.archive.getinfo(name) if seen else self.unread.pop(name)
         with self.archive.open(entry) as part:
             _require(np.lib.format.read_magic(part) == (1, 0), "an array of another format")
             shape, _, dtype = np.lib.format.read_array_header_1_0(part)
             n_bytes = entry.file_size - part.tell()
-        _require(dtype.kind in ARRAY_KINDS and dtype.itemsize > 0, f"arrays of type {dtype}")
-        _require(
-            all(type(length) is int and length >= 0 for length in shape),
-            f"an array of shape {shape}",
-        )
-        _require(
-            math.prod(shape) * dtype.itemsize == n_bytes,
-            f"an array of shape {shape} in {n_bytes} bytes",
-        )
-        if kind != "numpy.ndarray":
-            _require(
-                shape == () and f"numpy.{dtype.type.__name__}" == kind, f"an array as a {kind}"
-            )
+        # numbers, strings and dates; no objects or records
+        _require(dtype.kind in "biufSUmM" and dtype.itemsize > 0, f"arrays of type {dtype}")
+        fits = math.prod(shape) * dtype.itemsize == n_bytes
+        _require(fits, f"an array of shape {shape} in {n_bytes} bytes")
+        kind = _kind(node)
+        scalar = shape == () and kind == f"numpy.{dtype.type.__name__}"
+        _require(scalar or kind == "numpy.ndarray", f"an array as a {kind}")
         return entry.CRC, entry.file_size
 
-    def _objects_in(self, node: Any, kind: str) -> Any:
-        """An array of strings and single numbers, as nested lists whose lengths must agree with its
-        shape.
-        """
-        _require(
-            node["type"] == "json" and kind == "numpy.ndarray",
-            "an array that is neither a part nor a list",
+    def _objects_in(self, node: Any) -> Any:
+        """A vector of strings and single numbers, which skops stores as a list."""
+        vector = _kind(node) == "numpy.ndarray" and len(node["shape"]["content"]) == 1
+        scalars = all(
+            item["__loader__"] == "JsonNode" or _kind(item) in NUMBERS for item in node["content"]
         )
-        _require(_is_node(node["shape"], "TupleNode", "builtins.tuple"), "an array without a shape")
-        items = _of_type(list, node["content"])
-        content = tuple(map(self.number_of, items))
-        for axis, length in enumerate(node["shape"]["content"]):
-            _require(_is_node(length, "JsonNode", "builtins.str"), "a length that is not a number")
-            _require(
-                all(_is_node(item, "ListNode", "builtins.list") for item in items) or axis == 0,
-                "lists that end",
-            )
-            if axis:
-                lengths = {len(item["content"]) for item in items}
-                items = [inner for item in items for inner in item["content"]]
-            else:
-                lengths = {len(items)}
-            _require(
-                lengths <= {json.loads(length["content"])},
-                "an array whose lists have other lengths",
-            )
-        scalar = [
-            _is_node(item, "JsonNode", "builtins.str") or _is_node(item, "NdArrayNode", *NUMBERS)
-            for item in items
-        ]
-        _require(all(scalar), "an array of objects")
-        return self.number_of(node["shape"]), content
+        _require(vector and scalars, "objects that are not a vector of strings and numbers")
+        return self.number_of(node["shape"]), self._sequence(node)
+
+    CONTENT: ClassVar[dict[str, Callable[[_Description, Any], Any]]] = {
+        "ListNode": _sequence,
+        "TupleNode": _sequence,
+        "DictNode": _dict,
+        "JsonNode": _text,
+        "SliceNode": _slice,
+        "DTypeNode": _child,
+        "NdArrayNode": _array,
+        "TypeNode": lambda self, node: None,
+        "ObjectNode": _child,
+    }
 
 
-def _is_node(node: Any, loader: str, *kinds: str) -> bool:
-    return bool(
-        node["__loader__"] == loader and f"{node['__module__']}.{node['__class__']}" in kinds
-    )
-
-
-def _of_type(kind: type, value: Any) -> Any:
-    _require(type(value) is kind, f"a {type(value).__name__} where a {kind.__name__} is written")
-    return value
+def _kind(node: Any) -> str:
+    return f"{node['__module__']}.{node['__class__']}"
 
 
 def _require(condition: bool, wrong: str) -> None:
@@ -511,31 +454,32 @@ def _check_parts(model: Any) -> None:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, (list, tuple)):
-            values += value
-        elif isinstance(value, dict):
-            values += value.values()
-        elif isinstance(value, (BaseEstimator, make_column_selector)):
-            values += vars(value).values()
-            _check_estimator(value)
+        match value:
+            case list() | tuple():
+                values += value
+            case dict():
+                values += value.values()
+            case BaseEstimator() | make_column_selector():
+                values += vars(value).values()
+                _check_estimator(value)
 
 
 def _check_estimator(estimator: Any) -> None:
-    name = type(estimator).__name__
-    methods = [key for key in vars(estimator) if callable(getattr(type(estimator), key, None))]
+    methods = [name for name in vars(estimator) if callable(getattr(type(estimator), name, None))]
     if methods:
-        raise ValueError(f"{methods[0]} of a {name} is a method, not a value")
-    if isinstance(estimator, Pipeline) and estimator.memory is not None:
-        raise ValueError(
-            "a Pipeline has a memory, and would read pickles there when it is fitted again; set"
-            " memory=None"
-        )
-    if isinstance(estimator, FunctionTransformer) and (
-        estimator.func is not None or estimator.inverse_func is not None
-    ):
-        raise ValueError("a FunctionTransformer has a function")
-    if isinstance(estimator, OneHotEncoder) and hasattr(estimator, "categories_"):  # it is fitted
-        _check_codes(estimator)
+        raise ValueError(f"{methods[0]} of a {type(estimator).__name__} is a method, not a value")
+    match estimator:
+        case Pipeline() if estimator.memory is not None:
+            raise ValueError(
+                "a Pipeline has a memory, and would read pickles there when it is fitted again;"
+                " set memory=None"
+            )
+        case FunctionTransformer(func=None, inverse_func=None):
+            pass
+        case FunctionTransformer():
+            raise ValueError("a FunctionTransformer has a function")
+        case OneHotEncoder() if hasattr(estimator, "categories_"):  # it is fitted
+            _check_codes(estimator)
 
 
 def _check_codes(encoder: Any) -> None:
@@ -545,56 +489,55 @@ def _check_codes(encoder: Any) -> None:
     sums to SciPy as indices of a sparse matrix; neither checks that the indices lie within the
     matrix.
     """
-    categories = encoder.categories_
-    infrequent = mappings = dropped = [None] * len(categories)
+    infrequent = mappings = dropped = [None] * len(encoder.categories_)
     if encoder._infrequent_enabled:
         infrequent = encoder._infrequent_indices
         mappings = encoder._default_to_infrequent_mappings
     if encoder._drop_idx_after_grouping is not None:
         dropped = encoder._drop_idx_after_grouping
-    if type(encoder._n_features_outs) is not list:
-        raise TypeError("columns of an encoder are not counted")
-    features = zip(categories, infrequent, mappings, dropped, encoder._n_features_outs, strict=True)
-    for values, rare, mapping, drop, n_columns in features:
-        n_codes = len(values)
-        if (
-            values.dtype.kind not in "OSU"
-        ):  # numeric categories are found by bisection; NaN is the last category
-            numbers = values[:-1] if n_codes and values[-1] != values[-1] else values
-            if not (numbers[1:] > numbers[:-1]).all():
-                raise ValueError("categories are not sorted")
-        if mapping is not None or rare is not None:
-            if (
-                sorted(set(mapping[rare].tolist())) != [mapping.max()]
-                or len(mapping) != n_codes
-                or rare.min() < 0
-            ):
-                raise ValueError("infrequent categories are not those of the encoder")
-            if mapping.dtype.kind not in "iu" or mapping.min() < 0:
-                raise ValueError("infrequent categories have no codes")
-            n_codes = int(mapping.max()) + 1
-        if drop is not None and not (isinstance(drop, Integral) and 0 <= drop < n_codes):
-            raise ValueError("an encoder drops a category that it does not have")
-        if type(n_columns) is not int or n_columns != n_codes - (drop is not None):
-            raise ValueError(f"an encoder has {n_columns} columns for {n_codes} categories")
+    counts = encoder._n_features_outs
+    features = zip(encoder.categories_, infrequent, mappings, dropped, counts, strict=True)
+    for categories, rare, mapping, drop, n_columns in features:
+        n_categories = len(categories)
+        if categories.dtype.kind not in "OSU":  # numeric categories are found by bisection
+            ascending = np.array_equal(categories, np.unique(categories), equal_nan=True)
+            _require(ascending, "categories that are not sorted")
+        codes = np.arange(n_categories) if mapping is None else mapping
+        n_codes = int(codes.max(initial=-1)) + 1
+        valid = (
+            len(codes) == n_categories
+            and _are_indices(codes, n_categories)
+            and (rare is None or _are_indices(rare, n_categories))
+            and (drop is None or _are_indices(drop, n_codes))
+            and type(n_columns) is int
+            and n_columns == n_codes - (drop is not None)
+        )
+        _require(valid, f"an encoder with {n_columns} columns for {n_categories} categories")
+
+
+def _are_indices(values: Any, length: int) -> bool:
+    return set(np.ravel(values).tolist()) <= set(range(length))
 
 
 def _check_values(model: Any) -> None:
     """Raise for a model whose coefficients do not fit its columns; other defects surface in
     predictions.
     """
-    ensemble = model[-1] if isinstance(model, Pipeline) else model
+    ensemble = _ensemble_of(model)
     if type(ensemble) not in ENSEMBLES:
         raise TypeError(f"a {type(ensemble).__name__} is not a model that can be saved")
     p = ensemble.n_features_in_
     coef = np.asarray(ensemble.coef_)
     intercept = np.asarray(ensemble.intercept_)
-    if coef.dtype.kind != "f" or intercept.dtype.kind != "f":
-        raise TypeError("coefficients are not floating-point numbers")
     if coef.shape not in ((p,), (1, p)) or intercept.size != 1:
         raise ValueError("coefficients are not those of its columns")
-    if not all(np.isfinite(values.astype(float)).all() for values in (coef, intercept)):
-        raise ValueError("coefficients are not finite")
+    for numbers in (coef, intercept):
+        if numbers.dtype.kind != "f" or not np.isfinite(numbers).all():
+            raise ValueError("coefficients are not finite floating-point numbers")
     target = getattr(model, "target_name_", "")
     if target.encode() and target in model.feature_names_in_:
         raise ValueError("its target is one of its columns")
+
+
+def _ensemble_of(model: Any) -> Any:
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model

@@ -324,16 +324,21 @@ def bombs(model):
         "long description": b" " * ((1 << 26) + 1),
     }.items():
         yield name, archive_of({**parts, SCHEMA: text})
-    large = {**parts, file: npy(np.zeros(1_000_000))}
-    node = model.nodes[model.coef]
-    again = {
-        "__class__": "list",
-        "__module__": "builtins",
-        "__loader__": "ListNode",
-        "content": [{**node, "__id__": i} for i in range(500)],
-    }
-    schema = changed(model.schema, ("content", "sklearn"), again)
-    yield "one part 500 times", archive_of({**large, SCHEMA: json.dumps(schema)})
+    large = {**parts, "z": npy(np.zeros(1_000_000))}
+    node = {**model.nodes[model.coef], "file": "z"}
+    # skops reads the part of a node of id 0 again for every such node
+    for name, ids in {
+        "one part 500 times": range(500),
+        "one part 500 times, id 0": [0] * 500,
+    }.items():
+        again = {
+            "__class__": "list",
+            "__module__": "builtins",
+            "__loader__": "ListNode",
+            "content": [{**node, "__id__": i} for i in ids],
+        }
+        schema = changed(model.schema, ("content", "sklearn"), again)
+        yield name, archive_of({**large, SCHEMA: json.dumps(schema)})
     empty = (
         npy(np.zeros(0, "S1")).replace(b"S1", b"S0").replace(b"(0,), }       ", b"(20000000,), }")
     )

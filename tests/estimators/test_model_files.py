@@ -28,28 +28,6 @@ def test_a_file_names_public_classes_and_versions(schema):
     assert json.loads(json.loads(schema)["content"]["olsen"]["content"]) == package.__version__
 
 
-def test_the_format_before_the_first_release_is_refused_in_one_sentence(schema, olsen, tmp_path):
-    """No version to install reads it, so the way out is a new fit."""
-    path = tmp_path / "before.skops"
-    with zipfile.ZipFile(tmp_path / "new.skops") as archive, zipfile.ZipFile(path, "w") as edited:
-        for name in archive.namelist():
-            content = archive.read(name)
-            edited.writestr(
-                name,
-                content.replace(b"olsen model 2", b"olsen model 1")
-                if "schema" in name
-                else content,
-            )
-    code, out, err = olsen("predict", path, TABLE)
-    assert (
-        (code, out) == (1, "")
-        and "'olsen model 1', which was never released" in err
-        and "fit the model again" in err
-    )
-    with pytest.raises(ValueError, match="fit the model again"):
-        package.load(path)
-
-
 def test_another_version_of_scikit_learn_is_a_warning(schema, tmp_path):
     with zipfile.ZipFile(tmp_path / "new.skops") as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
