@@ -20,7 +20,7 @@ from sklearn.utils import validation
 
 from loops import case
 from olsen import OLSEnsembleRegressor
-from olsen._execution import arrays, memory, messages
+from olsen._execution import arrays, memory
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files of Linux")
 
@@ -307,23 +307,6 @@ def test_the_namespace_comes_from_a_private_function_of_scikit_learn(monkeypatch
         found = arrays.space_of(strict.ones(3))
         assert found.name == "array_api_strict" and found.dtype == strict.float64
         assert arrays.space_of(np.ones(3)) is None and arrays.space_of([1.0]) is None
-
-
-def test_callbacks_use_private_names_of_scikit_learn():
-    """Without ``_skl_callbacks`` or ``_init_callback_context`` nobody is called; fits go on."""
-    callbacks = pytest.importorskip("test_callbacks")
-    X = np.random.default_rng(0).standard_normal((40, 5))
-    for name in ("_skl_callbacks", "_init_callback_context"):
-        record = callbacks.Record()
-        model = OLSEnsembleRegressor(10, random_state=0).set_callbacks(record)
-        assert hasattr(model, name), gone(sklearn, f"CallbackSupportMixin.{name}")
-        model.fit(X, X[:, 0])
-        assert record.stages() == [("members", 10, 10)], gone(
-            sklearn, "CallbackSupportMixin._callback_fit_ctx"
-        )
-    del model._skl_callbacks
-    assert messages.progress(model, "members", 3) is None
-    model.fit(X, X[:, 0])
 
 
 def test_the_dask_backend_of_joblib_is_known_by_its_client():

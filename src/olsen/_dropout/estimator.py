@@ -24,9 +24,7 @@ from . import exact, sgd
 from .exact import Masks
 
 
-class DropoutRegressor(
-    MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator
-):  # type: ignore[misc,unused-ignore]
+class DropoutRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""Linear regression trained with dropout of its columns.
 
     An ensemble fits every member separately, whereas dropout fits one coefficient vector to the
@@ -78,8 +76,7 @@ class DropoutRegressor(
     random_state : int, RandomState instance or None, default=None
         Seed of rows and masks of ``"sgd"``; the closed form draws nothing.
     verbose : int, default=0
-        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its
-        ``ProgressBar`` work too.
+        Whether to print progress.
 
     Attributes
     ----------
@@ -171,7 +168,6 @@ class DropoutRegressor(
         self.random_state = random_state
         self.verbose = verbose
 
-    @messages.with_callbacks
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the coefficients.
 

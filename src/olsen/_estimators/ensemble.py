@@ -20,7 +20,6 @@ from .._data.rows import RowData
 from .._data.sources import as_table, refuse_times
 from .._data.stream import StreamData
 from .._data.training import TrainingData
-from .._execution import messages
 from .._execution.threads import Threads
 from ..subsets import Design, Subsets
 from .fitted import FittedEnsemble
@@ -119,8 +118,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
     random_state : int, RandomState instance or None, default=None
         Seed of the subsets. Member i depends on the seed and on i alone.
     verbose : int, default=0
-        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its
-        ``ProgressBar`` work too.
+        Whether to print progress.
 
     Attributes
     ----------
@@ -223,7 +221,6 @@ class OLSEnsembleRegressor(FittedEnsemble):
         self.random_state = random_state
         self.verbose = verbose
 
-    @messages.with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit all members and average them.
 

@@ -85,8 +85,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     random_state : int, RandomState instance or None, default=None
         Seed of the members that are drawn. The choice does not depend on it.
     verbose : int, default=0
-        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its
-        ``ProgressBar`` work too.
+        Whether to print progress.
 
     Attributes
     ----------

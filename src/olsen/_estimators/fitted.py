@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import _members
 from .._data.fits import NeedsRows
 from .._data.training import TrainingData, predict_elsewhere
-from .._execution import messages
 from .._execution.arrays import HOST, predictions
 from .._execution.options import Options
 from .._members.ensemble import solve_ensemble
@@ -36,7 +35,6 @@ class FittedEnsemble(
     UncertaintyMixin,
     MultiOutputMixin,
     RegressorMixin,
-    messages.CallbackSupportMixin,
     BaseEstimator,
 ):
     """Parameters, fit and predictions of an ensemble; subclasses determine its members."""

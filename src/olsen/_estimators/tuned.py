@@ -24,7 +24,7 @@ from .._data.rows import RowData
 from .._data.splits import FOLD_SEED, FOLDS, MOST_FOLDS, REPEATS
 from .._data.standardised import few_columns
 from .._data.training import TrainingData
-from .._execution import memory, messages
+from .._execution import memory
 from .._tuning.selection import SelectionData
 from ..subsets import Design
 from .error_estimates import Refits
@@ -67,7 +67,6 @@ class TunedEnsemble(FittedEnsemble):
         bool
     ]  # whether rows that repeat others with their targets are merged
 
-    @messages.with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose the ensemble and fit it.
 
