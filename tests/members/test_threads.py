@@ -16,7 +16,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from loops import case
 from olsen import OLSEnsembleRegressor
-from olsen._execution.threads import Threads, cached_property, one_blas_thread
+from olsen._execution.caching import cached_property
+from olsen._execution.threads import Threads, one_blas_thread
 
 SECONDS = 60  # for what should come at once
 

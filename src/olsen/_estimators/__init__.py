@@ -1,3 +1,3 @@
-"""The ensembles as scikit-learn estimators: user input is translated for the engines, which
+"""The ensembles as scikit-learn estimators: user input is translated for the solvers, which
 compute.
 """

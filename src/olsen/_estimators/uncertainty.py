@@ -410,7 +410,11 @@ class UncertaintyMixin(BaseEstimator):
         n_members = len(weights) or N_PILOT_MEMBERS
         draws = [
             solve_draws(
-                data, drawable(data, design), n_members, fitted.scale, self._options_of_fit()
+                data,
+                drawable(data, design),
+                n_members,
+                fitted.scale,
+                options=self._options_of_fit(),
             )
             for design in fitted.designs
         ]

@@ -17,7 +17,7 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from .threads import cached_property
+from .caching import cached_property
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .threads import Report, Threads, cached_property
+from .caching import cached_property
+from .threads import Report, Threads
 
 Progress = Callable[
     [str, int | str], Report | None

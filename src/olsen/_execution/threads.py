@@ -31,6 +31,7 @@ import joblib
 from threadpoolctl import ThreadpoolController
 
 from . import memory
+from .caching import cached_property as cached_property  # for importers from before the move
 
 T = TypeVar("T")
 Report = Callable[[int], None]  # called with the number of finished items
@@ -41,19 +42,6 @@ CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should wo
 _blas_is_single = ContextVar(
     "_blas_is_single", default=False
 )  # whether the caller is inside a limit to one thread
-
-
-class cached_property(functools.cached_property[T]):
-    """Variant of `functools.cached_property` without a lock.
-
-    Python 3.11 has one lock for all objects, and a child process forked while the lock is taken
-    would wait for ever. Without it two threads may compute the same value twice, as in Python 3.12
-    and later, which does no harm.
-    """
-
-    def __init__(self, func: Callable[[Any], T]) -> None:
-        super().__init__(func)
-        self.lock: Any = nullcontext()
 
 
 def count_threads(n_jobs: int | None) -> int:
