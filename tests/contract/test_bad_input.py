@@ -314,25 +314,25 @@ def test_missing_sizes_are_named():
         (plain(max_features=np.nan, sampling="determinantal"), "max_features is NaN"),
         (
             plain(max_features=chances),
-            "max_features holds NaN in 1 of 24 places, the first at position 2",
+            "max_features is NaN in 1 of 24 places, the first at position 2",
         ),
         (
             plain(max_features=chances, sampling="bernoulli"),
-            "max_features holds NaN in 1 of 24 places",
+            "max_features is NaN in 1 of 24 places",
         ),
         (tuned(max_features=np.nan), "max_features is NaN"),
         (
             tuned(max_features=[2, 4, np.nan]),
-            "max_features holds NaN in 1 of 3 places, the first at position 2",
+            "max_features is NaN in 1 of 3 places, the first at position 2",
         ),
         (
             tuned(max_features=np.array([2, np.nan])),
-            "max_features holds NaN in 1 of 2 places, the first at position 1",
+            "max_features is NaN in 1 of 2 places, the first at position 1",
         ),
         (DropoutRegressor(np.nan), "max_features is NaN"),
         (
             DropoutRegressor(chances),
-            "max_features holds NaN in 1 of 24 places, the first at position 2",
+            "max_features is NaN in 1 of 24 places, the first at position 2",
         ),
     ):
         with case(model), pytest.raises(ValueError, match=message):

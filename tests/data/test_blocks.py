@@ -21,6 +21,7 @@ from olsen._data import sources as blocks
 from olsen._data.accumulator import Accumulator
 from olsen._data.moments import from_data
 from olsen._data.splits import FOLD_SEED, FOLDS
+from olsen.subsets import row_groups
 from random_problems import linear_data
 
 N, P = 1200, 12
@@ -29,7 +30,7 @@ THREE = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegres
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 6_000)
+    monkeypatch.setattr(blocks.files, "BLOCK_BYTES", 6_000)
 
 
 def data(seed, q=None):
@@ -261,7 +262,7 @@ def test_blocks_of_tables_are_not_mixed_with_another_order_of_columns(seed):
                 (iter([nameless, named]), None),
                 "block 1",
                 "'a'",
-                "first block has none",
+                "first block has no names",
             )
     targets = pd.DataFrame({"u": y, "v": X[:, 0]})
     swapped = [(X[:99], targets[:99]), (X[99:], targets[["v", "u"]][99:])]
@@ -384,7 +385,7 @@ def test_members_that_draw_rows_need_them_in_memory(seed):
 
 def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(seed):
     """The folds are known, so ordinary cross-validation over them must give the same curve."""
-    folds = blocks.row_groups(0, N, FOLDS, FOLD_SEED).astype(int)
+    folds = row_groups(0, N, FOLDS, FOLD_SEED).astype(int)
     for fit_intercept in (True, False):
         for q in (None, 2):
             X, Y, _ = data(seed, q)
