@@ -156,10 +156,10 @@ class OLSEnsembleRegressor(FittedEnsemble):
     -----
     The fitted object refers to the training data (no copy is made of a float array), because
     leave-one-out quantities are computed from them on demand by :meth:`predict_interval`,
-    ``predict(return_std=True)``, :meth:`summary` and
-    :meth:`member_coefs`; changes of X in place after `fit` are noticed there (of single entries of a large X, those
-    that move a mean or a sum of products by more than rounding), and changes of parameters do not
-    matter. Copies share the data, and pickles and files hold them, as `keep_rows` says.
+    ``predict(return_std=True)``, :meth:`summary` and :meth:`member_coefs`. Changes of X in place
+    after `fit` are noticed there (of single entries of a large X, those that move a mean or a sum
+    of products by more than rounding), and changes of parameters do not matter. Copies share the
+    data, and pickles and files hold them, as `keep_rows` says.
 
     References
     ----------

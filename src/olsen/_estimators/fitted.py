@@ -25,7 +25,8 @@ from .._members.limit import drawable, process_of
 from .._tuning.combining import Combination, combine
 from ..subsets import Design, Subsets
 from . import inputs
-from .result import FittedResult, fingerprint, restored
+from .fingerprints import fingerprint
+from .result import FittedResult, restored
 from .summary import SummaryMixin
 from .uncertainty import UncertaintyMixin
 

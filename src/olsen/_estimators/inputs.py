@@ -104,7 +104,7 @@ def open_training(
     def checks(
         X: Any, y: Any, weight: Any
     ) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
-        X = X if isinstance(X, np.ndarray) else as_table(X)
+        X = as_table(X)
         _refuse_odd_kinds(X, y, weight)
         x_checks = {
             "accept_sparse": ["csc", "csr"],
@@ -208,44 +208,35 @@ def refuse_missing_sizes(max_features: Any) -> None:
     """Raise for NaN among sizes or probabilities, which other checks would report as a number out
     of range.
     """
-    sizes = np.ravel(np.asarray(max_features, dtype=object)).tolist()
-    missing = [i for i, size in enumerate(sizes) if isinstance(size, Real) and size != size]
-    if not missing:
-        return
-    if np.ndim(max_features) == 0:
+    sizes = np.ravel(np.asarray(max_features, dtype=object))
+    missing = np.flatnonzero(sizes != sizes)
+    if len(missing):
         raise ValueError(
-            "max_features is NaN. Give a number of columns, or a fraction of them above 0 and at"
-            " most 1."
+            f"max_features is NaN in {len(missing)} of {len(sizes)} places, the first at position"
+            f" {missing[0]} (counted from 0). Give a number of columns, a fraction of them above 0"
+            " and at most 1, or a probability for every column."
         )
-    raise ValueError(
-        f"max_features holds NaN in {len(missing)} of {len(sizes)} places, the first at position"
-        f" {missing[0]} (counted from 0). Leave out missing values, or replace them by numbers."
-    )
 
 
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one
     value only.
     """
-    if (
-        isinstance(X, np.ndarray) and X.dtype.kind in "fiub"
-    ):  # the checks below would take longer than all others
+    # of arrays of numbers, the checks below would take longer than all others
+    if type(X) is np.ndarray and X.dtype.kind in "fiub":
         return
-    refuse_times(X=X)
     if nw.dependencies.is_polars_lazyframe(X):
         raise ValueError("X is a lazy frame, which holds no rows yet; call .collect() first.")
+    names = column_names(X) or []
+    duplicates = [name for i, name in enumerate(names) if name in names[:i]]
+    if duplicates:
+        raise ValueError(f"X has several columns named {duplicates[0]!r}; rename them first.")
+    refuse_times(X=X)
     if not nw.dependencies.is_into_dataframe(X):
         return
-    names = list(getattr(X, "columns", []))
-    duplicate = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if duplicate is not None:
-        raise ValueError(f"X has several columns named {duplicate!r}; rename them first.")
     schema = nw.from_native(X).schema
-    convertible = (
-        nw.Boolean,
-        nw.Object,
-        nw.Unknown,
-    )  # sparse pandas columns are Unknown; the conversion checks them
+    # sparse pandas columns are Unknown; the conversion checks them
+    convertible = (nw.Boolean, nw.Object, nw.Unknown)
     text_columns = [
         str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in convertible)
     ]
@@ -266,7 +257,7 @@ def resolve_seed(random_state: Any) -> int:
     """Return a seed for the subsets: an int as it is, otherwise one number drawn from the random
     state.
     """
-    if isinstance(random_state, (int, np.integer)):
+    if isinstance(random_state, Integral):
         if random_state < 0:
             raise ValueError(f"random_state={random_state} must not be negative.")
         return int(random_state)
@@ -325,22 +316,17 @@ def row_splits(cv: Any, rows: RowData, groups: Any) -> Splits | None:
         raise ValueError(
             f"cv={cv!r} asks for more folds than the {len(weighted_rows)} rows there are."
         )
-    if hasattr(cv, "__iter__") or isinstance(
-        cv, PredefinedSplit
-    ):  # row indices count rows of weight zero too
-        splits = _renumbered(
-            cv.split() if isinstance(cv, PredefinedSplit) else cv, n, weighted_rows
-        )
-    else:  # a splitter sees the rows with positive weight only, because a weight of zero equals a dropped row
+    given_splits = cv.split() if type(cv) is PredefinedSplit else cv
+    if hasattr(given_splits, "__iter__"):  # row indices count rows of weight zero too
+        splits = _renumbered(given_splits, n, weighted_rows)
+    else:
+        # a splitter sees the rows with positive weight only: a weight of zero equals a dropped row
         y = rows.Y[:, 0] if rows.Y.shape[1] == 1 else rows.Y
         weighted_groups = None if groups is None else np.asarray(groups)[weighted_rows]
         splits = list(check_cv(cv).split(rows.X, y, weighted_groups))
-    if rows.null_rank:
-        for number, (train, test) in enumerate(splits, 1):
-            if len(train) == 1 and len(test):
-                raise ValueError(
-                    nothing_to_fit(f"fold {number} of {len(splits)} of cv={cv!r:.200}")
-                )
+    for number, (train, test) in enumerate(splits, 1):
+        if len(train) == 1 and len(test) and rows.null_rank:
+            raise ValueError(nothing_to_fit(f"fold {number} of {len(splits)} of cv={cv!r:.200}"))
     complete = [(train, test) for train, test in splits if len(train) and len(test)]
     if not complete:
         advice = "A generator is used up by its first fit; give a list or a splitter."
