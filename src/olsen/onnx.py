@@ -81,9 +81,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     ['LinearRegressor']
     """
     register()
-    return _library().to_onnx(
-        model, _one_row(X, by_name=not isinstance(model, ESTIMATORS)), **options
-    )
+    return _library().to_onnx(model, _one_row(X, by_name=type(model) not in ESTIMATORS), **options)
 
 
 def register() -> None:
@@ -128,7 +126,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     shape = row_input.type.shape
     rows = row_input.full_name
     columns = shape[1] if len(shape) == 2 else None
-    if isinstance(columns, int) and columns != model.n_features_in_:
+    if columns not in (None, model.n_features_in_):
         raise ValueError(
             f"rows have {columns} columns, but {type(model).__name__} was fitted on"
             f" {model.n_features_in_}: give rows as `predict` takes them."

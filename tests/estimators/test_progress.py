@@ -19,7 +19,6 @@ ESTIMATORS = {
     "tuned": OLSEnsembleRegressorCV(20, random_state=0),
     "tuned by folds": OLSEnsembleRegressorCV(20, cv=3, n_jobs=2, random_state=0),
     "adaptive": AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0),
-    "dropout": DropoutRegressor(),
     "trained dropout": DropoutRegressor(solver="sgd", tol=0.05, random_state=0),
 }
 

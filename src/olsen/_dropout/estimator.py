@@ -4,6 +4,7 @@ form.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -197,20 +198,20 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 )
             masks = masks_of(self.max_features, self.n_features_in_, self.sampling)
             coef = self._solve(problem, masks)
-            coef = coef * masks.inclusion[:, None] if self.rescale else coef
-            self.inclusion_ = masks.inclusion
+            if self.rescale:
+                coef = coef * masks.inclusion[:, None]
             intercept = np.zeros(coef.shape[1])
             if self.fit_intercept:
                 mean_x = weighted_mean(problem.X, problem.weight)
-                mean_y = weighted_mean(problem.Y, problem.weight)
-                intercept = mean_y - mean_x @ coef
+                intercept = weighted_mean(problem.Y, problem.weight) - mean_x @ coef
             dtype = type_that_holds(HOST, problem.X.dtype, coef, intercept)
-            self.coef_ = (coef[:, 0] if problem.single_target else coef.T).astype(dtype)
-            self.intercept_: Any = 0.0
-            if self.fit_intercept:
-                self.intercept_ = (intercept[0] if problem.single_target else intercept).astype(
-                    dtype
-                )
+            coef = coef.T.astype(dtype)  # (q, p)
+            intercept = intercept.astype(dtype)
+            self.inclusion_ = masks.inclusion
+            self.coef_ = coef[0] if problem.single_target else coef
+            self.intercept_: Any = intercept[0] if problem.single_target else intercept
+            if not self.fit_intercept:
+                self.intercept_ = 0.0
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -238,18 +239,20 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _solve(self, problem: RowData, masks: Masks) -> NDArray[np.float64]:
         """Compute the coefficients (p, q) by the chosen solver; sets `n_iter_` and `loss_curve_`."""
-        report = messages.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
         if self.solver == "closed_form":
             self.n_iter_ = 1
             self.loss_curve_ = None
-            coef = exact.solve(problem, masks)
-            if report is not None:
-                report(1)
-            return coef
-        names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
-        settings = {name: getattr(self, name) for name in names}
+            return exact.solve(problem, masks)
         run = sgd.train(
-            problem, masks, seed=inputs.resolve_seed(self.random_state), report=report, **settings
+            problem,
+            masks,
+            batch_size=self.batch_size,
+            n_masks=self.n_masks,
+            learning_rate=self.learning_rate,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            seed=inputs.resolve_seed(self.random_state),
+            report=messages.progress(self, "steps", self.max_iter),
         )
         self.n_iter_ = run.n_iter
         self.loss_curve_ = run.losses
@@ -273,9 +276,8 @@ def masks_of(max_features: Any, p: int, sampling: str) -> Masks:
                 " keep all columns equally often. Use sampling='bernoulli' for a probability of"
                 " each column, or one number."
             )
-        valid = (probabilities >= 0) & (probabilities <= 1)
-        if probabilities.shape != (p,) or not valid.all() or not probabilities.any():
-            invalid = np.flatnonzero(~valid)
+        invalid = np.flatnonzero((probabilities < 0) | (probabilities > 1))
+        if probabilities.shape != (p,) or len(invalid) or not probabilities.any():
             raise ValueError(
                 f"max_features must hold {p} probabilities in [0, 1], one for each column and not"
                 f" all 0; it has shape {probabilities.shape}, and {len(invalid)} are outside, the"
@@ -286,6 +288,6 @@ def masks_of(max_features: Any, p: int, sampling: str) -> Masks:
     if sampling == "fixed":
         partner = (size - 1) / (p - 1) if size < p else 1.0
         return Masks(np.full(p, size / p), np.full(p, partner), size)
-    probability = size / p if isinstance(max_features, (int, np.integer)) else float(max_features)
-    probabilities = np.full(p, probability)
+    is_count = isinstance(max_features, Integral)
+    probabilities = np.full(p, size / p if is_count else float(max_features))
     return Masks(probabilities, probabilities, None)

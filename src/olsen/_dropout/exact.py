@@ -37,7 +37,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 BLOCK_BYTES = 1 << 25  # size of a dense block of columns
-MIN_RECIPROCAL_CONDITION = 1e-7  # below this a Cholesky factor is not used
 _INSTEAD = "Use solver='sgd', which needs a few mini-batches of rows only, or fewer columns."
 
 
@@ -111,14 +110,16 @@ def _column_side(problem: RowData, kappa: Array) -> Array:
 
 
 def _trusted_factor(N: Array) -> Array | None:
-    """Cholesky factor of N, or None if N is not definite or is ill-conditioned."""
+    """Cholesky factor of N, or None if N is not definite or its reciprocal condition number is
+    below 1e-7.
+    """
     if not len(N):
         return N
     L, info = la.lapack.dpotrf(N, lower=True, clean=False)
     if info:
         return None
     reciprocal_condition = la.lapack.dpocon(L, la.norm(N, 1), uplo="L")[0]
-    return np.asarray(L) if reciprocal_condition >= MIN_RECIPROCAL_CONDITION else None
+    return np.asarray(L) if reciprocal_condition >= 1e-7 else None
 
 
 def _from_data(problem: RowData, kappa: Array) -> Array:
