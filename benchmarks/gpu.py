@@ -94,8 +94,8 @@ def solve(X, y, features):
 def members(X, y, features):
     """Coefficients (p, k) of a few members, for comparison."""
     problem = problem_of(X, y)
-    (part,) = masked_cg.Iteration(problem, features, "gram", np.arange(len(features))).batches()
-    return problem.space.get(part.coef[:, 0, :]), part.outcome
+    (batch,) = masked_cg.batches(problem, features)
+    return problem.space.get(batch.coef[:, 0, :])
 
 
 def measure_parts(X, y, features, repeats, device):
@@ -103,13 +103,14 @@ def measure_parts(X, y, features, repeats, device):
     moments, _ = best_of(lambda: problem_of(X, y).moments, repeats, device)
     problem = problem_of(X, y)
     _ = problem.moments
-    everyone = masked_cg.Iteration(problem, features, "gram", np.arange(len(features)))
-    iteration, parts = best_of(lambda: list(everyone.batches()), repeats, device)
+    iteration, batches = best_of(
+        lambda: list(masked_cg.batches(problem, features)), repeats, device
+    )
     return {
         "moments_s": moments,
         "iteration_s": iteration,
-        "steps": max(part.outcome.steps for part in parts),
-        "batches": len(parts),
+        "steps": max(batch.outcome.steps for batch in batches),
+        "batches": len(batches),
     }
 
 
@@ -181,13 +182,13 @@ def compare_with_cpu(row, data, use_numpy):
     """
     X, y, features, coef = data
     few = features.slice(0, min(8, len(features)))
-    gpu_members, _ = members(X, y, few)
+    gpu_members = members(X, y, few)
     host = torch.device("cpu")
     X_host, y_host = X.cpu(), y.cpu()
     seconds, cpu_coef = best_of(lambda: solve(X_host, y_host, features), 1, host)
     row["cpu_torch_s"] = seconds
     row["relative_difference_mean"] = difference(coef.cpu().numpy(), cpu_coef.numpy())
-    cpu_members, _ = members(X_host, y_host, few)
+    cpu_members = members(X_host, y_host, few)
     row["relative_difference_members"] = max(
         difference(a, b) for a, b in zip(gpu_members.T, cpu_members.T, strict=True)
     )

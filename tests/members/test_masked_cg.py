@@ -6,7 +6,6 @@ solvers.
 """
 
 import math
-import warnings
 from itertools import product
 
 import numpy as np
@@ -18,8 +17,6 @@ from loops import case
 from olsen import OLSEnsembleRegressor
 from olsen._data.rows import RowData
 from olsen._members import masked_cg, solve
-from olsen._members.cg import DONE, UNTRUSTED
-from olsen._members.cg_operators import MaskedGram
 from olsen.subsets import Subsets, draw
 
 
@@ -33,9 +30,16 @@ def data(seed, n=120, p=40, q=1, correlation=0.0):
     return X + 10 * rng.standard_normal(p), Y + 5
 
 
-def states(problem, features, kind):
-    one = masked_cg.Iteration(problem, features, kind, np.arange(len(features)))
-    return np.concatenate([part.outcome.state for part in one.batches()])
+def outcomes(problem, features):
+    """Flags of the members that converged, and of those that are not trusted."""
+    parts = [batch.outcome for batch in masked_cg.batches(problem, features)]
+    converged = np.concatenate([part.converged for part in parts])
+    return converged, np.concatenate([part.untrusted for part in parts])
+
+
+def on_rows(monkeypatch):
+    """Make dense data go without a Gram matrix."""
+    monkeypatch.setattr(masked_cg, "_gram_pays", lambda *_: False)
 
 
 def solve_both(problem, features):
@@ -51,17 +55,23 @@ def assert_same(got, expected, rtol=1e-8):
     np.testing.assert_allclose(got.intercepts, expected.intercepts, rtol=rtol, atol=rtol * scale)
 
 
-def test_every_operator_converges_by_itself(seed):
-    kinds = [("gram", 120, 15), ("single", 120, 15), ("normal", 120, 15), ("dual", 20, 35)]
+def test_members_converge_by_themselves(seed, monkeypatch):
+    """On a Gram matrix, on dense rows and on sparse ones; with a common probe and with separate
+    ones, which few rows need.
+    """
     X, Y = data(seed, q=2)
-    weight = np.random.default_rng(seed).uniform(0.5, 2, len(X))
-    for (kind, n, size), fit_intercept, w in product(kinds, [True, False], [None, weight]):
-        problem = RowData(X[:n], Y[:n], None if w is None else w[:n], fit_intercept)
-        assert (states(problem, draw(X.shape[1], 9, seed=seed, size=size), kind) == DONE).all(), (
-            kind,
-            fit_intercept,
-            w,
-        )
+    weights = np.random.default_rng(seed).uniform(0.5, 2, len(X))
+    for kind, n, fit_intercept, weighted in product(
+        ["gram", "dense", "sparse"], [120, 60], [True, False], [True, False]
+    ):
+        with case(kind, n, fit_intercept, weighted), monkeypatch.context() as patch:
+            if kind != "gram":
+                on_rows(patch)
+            rows = sp.csc_array(X[:n]) if kind == "sparse" else X[:n]
+            problem = RowData(rows, Y[:n], weights[:n] if weighted else None, fit_intercept)
+            features = draw(X.shape[1], 9, seed=seed, size=15)
+            assert outcomes(problem, features)[0].all()
+            assert not solve_both(problem, features).refitted.any()
 
 
 def test_answers_do_not_depend_on_batches(seed, monkeypatch):
@@ -87,50 +97,19 @@ def test_tolerance_bounds_the_error(seed, monkeypatch):
         assert np.linalg.norm(got - exact) < 3 * tol * np.linalg.norm(exact)
 
 
-def test_a_gram_matrix_in_single_precision_gives_answers_in_double(seed, monkeypatch):
-    for kind in ["plain", "float32", "weighted", "no intercept", "correlated", "units", "far"]:
-        with case(kind):
-            monkeypatch.setattr(masked_cg, "MIN_SINGLE_FLOPS", 0.0)
-            X, Y = data(seed, n=500, p=60, q=2, correlation=0.9 if kind == "correlated" else 0.0)
-            X = (
-                X.astype(np.float32)
-                if kind == "float32"
-                else X * np.logspace(-25, 25, 60)
-                if kind == "units"
-                else X
-            )
-            X = X + 2e4 if kind == "far" else X
-            weight = (
-                np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
-            )
-            problem = RowData(
-                X - X.mean(axis=0) if kind == "no intercept" else X,
-                Y,
-                weight,
-                kind != "no intercept",
-            )
-            features = draw(60, 20, seed=seed, size=25)
-            assert [one.kind for one in masked_cg.iterations(problem, features)] == ["single"]
-            assert (states(problem, features, "single") == DONE).all()
-            spread = X.std(axis=0)[features.indices][:, None]
-            ours, exact = (
-                solve(problem, features, None, solver=name).values
-                for name in ("masked_cg", "orthogonal")
-            )
-            assert np.linalg.norm(spread * (ours - exact)) < 1e-8 * np.linalg.norm(spread * exact)
-
-
 def test_dependent_members_are_left_to_the_direct_solver_and_the_others_are_not(seed):
     """The whole Gram matrix is singular, so every member is probed by itself."""
     X, Y = data(seed)
     X[:, 1] = 2 * X[:, 0]
     features = Subsets.from_lists([[0, 1, 5, 7], [0, 5, 7], [1, 8, 9], [0, 1]], X.shape[1])
     problem = RowData(X, Y)
-    assert states(problem, features, "gram").tolist() == [UNTRUSTED, DONE, DONE, UNTRUSTED]
+    converged, untrusted = outcomes(problem, features)
+    assert converged.tolist() == [False, True, True, False]
+    assert untrusted.tolist() == [True, False, False, True]
     solve_both(problem, features)
 
 
-def test_a_small_residual_is_not_enough(seed):
+def test_a_small_residual_is_not_enough(seed, monkeypatch):
     """The right-hand side hardly has the direction of the smallest eigenvalue; a residual test
     would stop content.
     """
@@ -138,7 +117,8 @@ def test_a_small_residual_is_not_enough(seed):
     U, V = (np.linalg.qr(rng.standard_normal((n, 12)))[0] for n in (200, 12))
     X, b = (U * np.r_[np.ones(11), 1e-6]) @ V.T, rng.standard_normal((12, 1))
     problem, features = RowData(X, X @ b, None, False), Subsets.from_lists([range(12)], 12)
-    assert states(problem, features, "normal").tolist() == [UNTRUSTED]
+    on_rows(monkeypatch)
+    assert outcomes(problem, features)[1].tolist() == [True]
     np.testing.assert_allclose(
         solve(problem, features, None, solver="masked_cg").values, b, rtol=1e-7
     )
@@ -148,51 +128,28 @@ def test_columns_far_from_zero_and_constant_ones(seed, monkeypatch):
     """Rank-one centring would lose a column at 1e8 with spread 1; constant columns get coefficient
     zero.
     """
-    monkeypatch.setattr(masked_cg, "pays_for_gram", lambda *a: False)
+    on_rows(monkeypatch)
     X, Y = data(seed)
     X[:, 3] = 7.3
     X[:, 4] += 1e8
     X[:, 5] = 0.0
     features = Subsets.from_lists([[0, 1, 3], [1, 2, 4], [5, 6, 7], [3, 4, 5, 9]], X.shape[1])
     for problem in (RowData(X, Y), RowData(sp.csc_array(X), Y)):
-        assert states(problem, features, "normal").tolist() == [DONE, UNTRUSTED, DONE, UNTRUSTED]
+        converged, untrusted = outcomes(problem, features)
+        assert converged.tolist() == [True, False, True, False]
+        assert untrusted.tolist() == [False, True, False, True]
         solve_both(problem, features)
 
 
 def test_members_given_up_are_solved_directly(seed, monkeypatch):
-    """With a warning that counts those that did not converge, without one where the rest would cost
-    more.
-    """
-    (X, Y), (near, _) = (data(seed, n=300, p=60, correlation=c) for c in (0.9, 0.97))
-    with monkeypatch.context() as patch:
-        patch.setattr(masked_cg, "MAX_STEPS", 8)
+    """With a warning that counts those that did not converge."""
+    X, Y = data(seed, n=300, p=60, correlation=0.9)
+    monkeypatch.setattr(masked_cg, "MAX_STEPS", 8)
+    for make in (np.asarray, sp.csc_array):
         with pytest.warns(
             ConvergenceWarning, match=r"7 of 7 members .* 8 steps.*relative error.*directly"
         ):
-            solve_both(RowData(X, Y), draw(60, 7, seed=seed, size=30))
-    problem, features = RowData(near, Y), draw(60, 7, seed=seed, size=12)
-    monkeypatch.setattr(masked_cg, "MIN_COMPARED_FLOPS", 0.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        solve_both(problem, features)
-    assert not (states(problem, features, "gram") == DONE).any()
-
-
-def test_finished_members_leave_the_iteration(seed, monkeypatch):
-    """One member of correlated columns, many of independent ones: late steps work on few columns."""
-    rng = np.random.default_rng(seed)
-    easy, (hard, _) = rng.standard_normal((600, 60)), data(seed, n=600, p=60, correlation=0.95)
-    X = np.hstack([easy, hard])
-    features = Subsets.from_lists(
-        [*(rng.choice(60, 20, replace=False) for _ in range(15)), range(60, 120)], 120
-    )
-    widths, call = [], MaskedGram.__call__
-    monkeypatch.setattr(
-        MaskedGram, "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V)
-    )
-    problem = RowData(X, rng.standard_normal((600, 1)))
-    assert (states(problem, features, "gram") == DONE).all()
-    assert widths[0] >= 16 and widths[-1] <= 2
+            solve_both(RowData(make(X), Y), draw(60, 7, seed=seed, size=30))
 
 
 def test_sparse_data_are_never_made_dense(seed, monkeypatch):
@@ -212,15 +169,15 @@ def test_out_of_memory_halves_the_batch_then_says_so(seed, monkeypatch):
     X, Y = data(seed)
     problem, features = RowData(X, Y), draw(X.shape[1], 12, seed=seed, size=10)
     expected = solve(problem, features, None, solver="masked_cg")
-    plain, tried = masked_cg.Iteration._solve, []
+    plain, tried = masked_cg._solve_batch, []
 
-    def short_of_memory(self, members, *rest):
+    def short_of_memory(equations, features, members, smallest):
         tried.append(len(members))
         if len(members) > allowed:
             raise MemoryError("no more")
-        return plain(self, members, *rest)
+        return plain(equations, features, members, smallest)
 
-    monkeypatch.setattr(masked_cg.Iteration, "_solve", short_of_memory)
+    monkeypatch.setattr(masked_cg, "_solve_batch", short_of_memory)
     allowed = 4
     assert_same(solve(problem, features, None, solver="masked_cg"), expected)
     assert tried[:3] == [12, 6, 3]

@@ -231,7 +231,7 @@ def test_choice_follows_the_table():
     assert choose(50, 200, 100, m=60) == "interpolator"
     assert choose(500, 200, 100, m=60, rows=40) == "interpolator"
     assert choose(20_000, 200, 20, m=20) == "gram"
-    assert choose(8000, 4000, 64, m=2000) == "masked_cg"
+    assert choose(8000, 4000, 64, m=2000) == "gram"
     assert choose(100_000, 20_000, 50, m=2000, nnz=2e6) == "masked_cg"
     assert choose(2000, 300, 100, m=50, nnz=6e3) == "gram"
 

@@ -58,6 +58,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {
 TESTS = {
     "_members": ("members ensemble", "formulas_of_a_fit path trust fuzz nist uncertainty"),
     "_members/cg": ("masked_cg ensemble", "formulas_of_a_fit arrays trust fuzz"),
+    "_members/normal_equations": ("masked_cg ensemble", "formulas_of_a_fit arrays trust fuzz"),
     "_members/masked_cg": ("masked_cg ensemble", "formulas_of_a_fit arrays trust fuzz"),
     "_members/on_device": ("arrays members", "formulas_of_a_fit on_device fuzz"),
     "_members/path": (

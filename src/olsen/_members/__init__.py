@@ -43,15 +43,14 @@ def choose(
     rows drawn (`rows` given)   member_gram     k (rows m^2 + m^3 / 3)                           8 rows m a thread
     all rows                    gram            n p^2 + k m^3 / 3                                8 p^2
     all rows                    member_gram     k (n m^2 + m^3 / 3 + g n m)                      8 n m a thread
-    all rows, p >= 2000         masked_cg       n p^2 / 2 + 40 k p^2 + 8 n p k, twice            4 p^2 + 80 p k
     all rows, sparse (`nnz`)    gram            2 nnz^2 / n + 10 p^2 + k m^3 / 3                 8 p^2
-    all rows, sparse            masked_cg       2560 nnz k                                       80 p k + 16 n k
+    all rows, sparse            masked_cg       2560 nnz k                                       2560 p + 512 n
     ==========================  ==============  ===============================================  ==================
 
     The solver of the fewest flops wins among the solvers whose memory is available (a dense Gram
     matrix of sparse data: up to 5000 columns). An entry gathered from X costs g = 40 flops, 100
     where X does not fit a cache of 24 MB. The table assumes 40 steps of masked_cg; correlated
-    columns take many more, hence the factor of two. Sparse products run at about a tenth of the
+    columns take more, hence a factor of two. Sparse products run at about a tenth of the
     rate of dense ones. ``orthogonal`` (8 rows m^2 flops a member, and the time of 2e6) is never the
     cheapest, but keeps all digits. Plain least squares, which has all rows and columns, goes there
     where it takes no more than about a millisecond. The other solvers hand members to it whose Gram
@@ -70,8 +69,6 @@ def choose(
         cost["gram"] = gram_flops + k * m**3 / 3
     if nnz is not None:
         cost["masked_cg"] = 2560.0 * nnz * k
-    elif p >= 2000:
-        cost["masked_cg"] = float(n) * p**2 + 80.0 * k * p**2 + 16.0 * n * p * k
     return min(cost, key=lambda name: cost[name])
 
 
@@ -101,8 +98,6 @@ def _solve(
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.null_rank
     wide = sizes > rows
-    if solver == "masked_cg" and samples is None:  # serves members of both kinds
-        return SOLVERS[solver](problem, features, samples, threads)
     if wide.all():
         return SOLVERS["interpolator"](problem, features, samples, threads)
     nnz = float(problem.X.nnz) if sp.issparse(problem.X) else None

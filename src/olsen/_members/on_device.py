@@ -9,18 +9,17 @@ of the rows. CUDA's ``lstsq`` is never called: it is silently wrong for dependen
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.rows import RowData
-from .._execution import arrays
 from .._execution.threads import Threads
 from ..subsets import Subsets
 from . import masked_cg, solve
-from .cg import DONE
-from .masked_cg import Solved
+from .masked_cg import Batch
 from .mean import mean_target, member_sum
 
 Indices = NDArray[np.int64]
@@ -43,47 +42,37 @@ def solve_sum(
     """Sum of all members' coefficients and intercepts, on the problem's device; `threads` work on
     the host.
     """
-    if samples is not None or solver == "orthogonal":
-        all_members = np.arange(len(features))
-        return _from_host(
-            problem, features, samples, members=all_members, solver=solver, threads=threads
-        )
+    host = partial(_from_host, problem, features, samples, threads=threads)
+    wide = features.sizes > problem.shape[0] - problem.fit_intercept
+    if samples is not None or wide.all() or solver in ("gram", "orthogonal"):
+        return host(np.arange(len(features)), solver=solver)
     sums = []
-    for iteration in masked_cg.iterations(problem, features):
-        unsolved = iteration.members
-        if solver != "gram" or iteration.kind == "dual":
-            parts = []
-            for part in iteration.batches():
-                sums.append(_converged(part, problem.space))
-                parts.append(part._replace(mask=None, coef=None, intercept=None))
-            masked_cg.warn_slow(parts, len(unsolved))
-            unsolved = np.concatenate([part.members[part.outcome.state != DONE] for part in parts])
-        if len(unsolved):
-            host_solver = "gram" if iteration.shared else "auto"
-            sums.append(
-                _from_host(
-                    problem, features, None, members=unsolved, solver=host_solver, threads=threads
-                )
-            )
+    if wide.any():
+        sums.append(host(np.flatnonzero(wide), solver=solver))
+    tall = np.flatnonzero(~wide)
+    outcomes = []
+    for batch in masked_cg.batches(problem, features.take(tall)):
+        sums.append(_converged(problem, batch))
+        outcomes.append(batch.outcome)
+    given_up = tall[masked_cg.unsolved(outcomes)]
+    if len(given_up):
+        sums.append(host(given_up, solver="gram" if problem.has_moments else "auto"))
     return MemberSum(*(sum(terms[1:], terms[0]) for terms in zip(*sums, strict=True)))
 
 
-def _converged(part: Solved, space: arrays.Space) -> MemberSum:
+def _converged(problem: RowData, batch: Batch) -> MemberSum:
     """Sums over the members of a batch that converged."""
+    space = problem.space
     xp = space.xp
-    coef = part.coef
-    intercept = part.intercept
-    converged = part.outcome.state == DONE
+    converged = batch.outcome.converged
     use = space.put(converged.astype(np.float64))
-    if not np.all(
-        converged
-    ):  # where, not a product: the columns of members given up may hold infinities
-        coef = xp.where(use > 0, coef, xp.zeros_like(coef))
-        intercept = xp.where(use > 0, intercept, xp.zeros_like(intercept))
+    # not a product: the columns of members given up may hold infinities
+    coef = xp.where(use > 0, batch.coef, xp.zeros_like(batch.coef))
+    intercept = xp.where(use > 0, batch.intercept, xp.zeros_like(batch.intercept))
     return MemberSum(
         coef=xp.sum(coef, axis=2),
         intercept=xp.sum(intercept, axis=1),
-        mean_y=xp.sum(part.mean_y * use[None, :], axis=1),
+        mean_y=int(converged.sum()) * problem.means[1],
     )
 
 
@@ -91,8 +80,8 @@ def _from_host(
     problem: RowData,
     features: Subsets,
     samples: Subsets | None,
-    *,
     members: Indices,
+    *,
     solver: str,
     threads: Threads,
 ) -> MemberSum:
