@@ -111,8 +111,8 @@ class Cutoff:
         return large if self.noise is None else large & (s > np.linalg.norm(self.noise * V, axis=1))
 
 
-def costs_a_rank(off_diagonal: float, n_rows: int) -> bool:
-    """Whether deleting a row of leverage near one costs a rank.
+def costs_a_rank(off_diagonal: Any, n_rows: int) -> Any:
+    """Whether deleting a row of leverage near one costs a rank, for one row or an array of rows.
 
     `off_diagonal` is the sum of squares of the off-diagonal entries in that row of the hat matrix,
     h (1 - h) in exact arithmetic. Entries from a trusted Cholesky factor have errors of about 1e-10

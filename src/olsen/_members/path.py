@@ -197,7 +197,7 @@ class _Path:
         mean_part = np.sqrt(self.mean_weights[self.rows] * self.mean_weights[l])
         hat = self.Z[ranked, l] @ self.Z[np.ix_(ranked, self.rows)] + mean_part
         hat[np.searchsorted(self.rows, l)] = 0.0
-        return costs_a_rank(float(hat @ hat), len(hat))
+        return bool(costs_a_rank(hat @ hat, len(hat)))
 
 
 def _trusted_cholesky(G: Array) -> Array | None:
