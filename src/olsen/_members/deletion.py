@@ -147,7 +147,7 @@ def _from_gram(part: Submatrix, mean_weights: Array) -> _Inverse | None:
     if not A.size:
         return None
     null = np.sqrt(mean_weights)  # of length one with an intercept, else zero
-    interpolates = A.shape[1] >= len(A) - round(null @ null)
+    interpolates = A.shape[1] >= len(A) - bool(null.any())
     # A minimum-norm member: root weights are orthogonal to centred rows; a multiple of their outer
     # product makes A A' definite.
     K = A @ A.T if interpolates else A.T @ A
@@ -187,19 +187,17 @@ def inverses(G: Array) -> tuple[Array, Array]:
     try:
         P: Array = np.asarray(np.linalg.inv(G), dtype=np.float64)
     except np.linalg.LinAlgError:
-        if len(G) == 1:
-            return np.zeros_like(G), np.full(1, np.inf)
-        single = [inverses(matrix[None]) for matrix in G]
-        return np.concatenate([P for P, _ in single]), np.concatenate(
-            [inflation for _, inflation in single]
-        )
+        P = np.stack([_inverse_or_infinity(matrix) for matrix in G])
     length = np.sqrt(diagonal)
-    scaled = P * length[:, :, None]
-    scaled *= length[:, None, :]
-    largest = np.maximum(
-        scaled.max(axis=(1, 2), initial=0.0), -scaled.min(axis=(1, 2), initial=0.0)
-    )
-    return P, np.where(np.isfinite(largest), largest, np.inf)
+    inflation = np.abs(P * length[:, :, None] * length[:, None, :]).max(axis=(1, 2), initial=0.0)
+    return P, np.where(np.isfinite(inflation), inflation, np.inf)
+
+
+def _inverse_or_infinity(matrix: Array) -> Array:
+    try:
+        return np.asarray(np.linalg.inv(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.inf)
 
 
 def doubtful_below(inflation: Array) -> Array:

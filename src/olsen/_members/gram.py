@@ -24,15 +24,15 @@ which solves systems of size p - m instead of m. Status: exact.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._data.columns import Columns
-from .._data.moments import Moments, mirror_lower
+from .._data.moments import Moments
 from .._data.rows import RowData, gather
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
@@ -40,6 +40,7 @@ from .._kernel import wrappers as kernels
 from .._trust import LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
 from . import orthogonal
+from .cholesky import inverse, ones_for_constants
 from .solution import Solution
 
 Array = NDArray[np.float64]
@@ -67,24 +68,44 @@ def from_moments(
     Members with dependent columns are marked too, unless `columns` returns the data to confirm
     dependence.
     """
-    q = moments.C.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
-    constant = scale == 0
-    G = (
-        moments.G + np.diag(constant.astype(float)) if constant.any() else moments.G
-    )  # constant columns: coefficient 0
+    G = moments.G if np.all(scale > 0) else ones_for_constants(moments.G)
+    doubtful = np.zeros(len(features), dtype=bool)
     values = None
     if _complement_pays(G, features):
         values = _complement(G, moments.C, scale, features, threads=threads)
-    doubtful = np.zeros(len(features.indptr) - 1, dtype=bool)
     if values is None:
-        C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
-        values, ratios, probed = _solve_principal(
-            G, C, scale, q=q, features=features, threads=threads, columns=columns
-        )
-        doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
+        values, doubtful = _with_probes(G, moments.C, scale, features, threads, columns)
     intercepts = moments.mean_y - _times(values, features, moments.mean_x)
     return Solution(values, intercepts, doubtful, "gram")
+
+
+def _with_probes(
+    G: Array,
+    C: Array,
+    scale: Array,
+    features: Subsets,
+    threads: Threads,
+    columns: Callable[[], Columns] | None,
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Coefficients by Cholesky, and the members that remain doubtful.
+
+    Data are made only if members have dependent columns.
+    """
+    q = C.shape[1]
+    right = np.column_stack([C, scale[:, None] * _probes(len(scale))])
+    solve = partial(_solve_principal, G, right, scale, q=q)
+    factored = solve(features=features, threads=threads, data=kernels.MemberData.none(len(G)))
+    dependent = np.flatnonzero(factored.ratios < 0)
+    if columns is not None and len(dependent):
+        part = solve(
+            features=features.take(dependent), threads=threads.quiet(), data=columns().for_kernels
+        )
+        factored.values[np.repeat(factored.ratios < 0, features.sizes)] = part.values
+        factored.ratios[dependent] = part.ratios
+        factored.probed[dependent] = part.probed
+    trusted = (factored.ratios > SMALLEST_PIVOT) & (factored.probed < LARGEST_INFLATION)
+    return factored.values, ~trusted
 
 
 def solve_own(
@@ -107,21 +128,75 @@ def from_submatrices(
     are sqrt-weighted): a column's squared coefficient times its sum of squares is on average its
     variance inflation factor. Sums of squares are those of all rows, in proportion.
     """
+    scale = np.sqrt(problem.mean_squares)
+    if sp.issparse(problem.X) or problem.X.dtype != np.float64:
+        return _from_copies(problem, features, samples, threads, scale)
+    return _from_gathered(problem, features, samples, threads, scale)
+
+
+def _from_gathered(
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads, scale: Array
+) -> Solution:
+    """Solve members from dense X in double precision, which the kernel gathers from."""
     n = len(problem.Y)
+    k = len(features)
+    q = problem.Y.shape[1]
     noise = _probes(n)
+    weights = np.empty(0)
+    rows = kernels.Lists(np.zeros(k, np.int64), np.full(k, n), np.arange(n))
+    if samples is not None:
+        rows = kernels.Lists.of(samples.indptr, samples.indices)
     if problem.weight is not None:  # no member has rows of weight zero
         noise = noise / np.sqrt(np.where(problem.weight > 0, problem.weight, 1.0))[:, None]
-    values, intercepts, ratios, probed = _solve_submatrices(
-        problem,
-        features,
-        samples,
+        weights = problem.weight[rows.indices]
+    solution = Solution.empty(features.sizes, q, "member_gram")
+    ratios = np.empty(k)
+    probed = np.empty(k)
+    solve = partial(
+        kernels.solve_gathered,
+        X=_gatherable(problem.X, features, threads),
         Y=np.ascontiguousarray(np.column_stack([problem.Y, noise])),
-        scale=np.sqrt(problem.mean_squares),
-        threads=threads,
+        columns=kernels.Lists.of(features.indptr, features.indices),
+        rows=rows,
+        weights=weights,
+        scale=scale,
+        centre=problem.fit_intercept,
+        values=solution.values,
+        intercepts=solution.intercepts,
+        ratios=ratios,
+        probed=probed,
     )
-    rows = n if samples is None else samples.sizes
-    doubtful = ~((ratios > SMALLEST_PIVOT) & (probed**2 * rows < LARGEST_INFLATION))
-    return Solution(values, intercepts, doubtful, "member_gram")
+    threads(lambda start, stop: solve(begin=start, end=stop), k, uses_blas=False)
+    inflation = probed**2 * (rows.stops - rows.starts)
+    solution.refitted[:] = ~((ratios > SMALLEST_PIVOT) & (inflation < LARGEST_INFLATION))
+    return solution
+
+
+def _from_copies(
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads, scale: Array
+) -> Solution:
+    """Solve members one by one from dense copies of their rows and columns, which the kernel can
+    read.
+    """
+
+    def solve_one(i: int) -> tuple[Array, Array, bool]:
+        rows = None if samples is None else samples[i]
+        copy = RowData(
+            X=gather(problem.X, features[i], rows),
+            Y=problem.Y if rows is None else problem.Y[rows],
+            weight=problem.weight
+            if rows is None or problem.weight is None
+            else problem.weight[rows],
+            fit_intercept=problem.fit_intercept,
+        )
+        m = copy.shape[1]
+        all_columns = Subsets(m, np.array([0, m]), np.arange(m))
+        part = _from_gathered(copy, all_columns, None, Threads(), scale[features[i]])
+        return part.values, part.intercepts[0], bool(part.refitted[0])
+
+    return Solution.member_by_member(
+        solve_one, features.sizes, q=problem.Y.shape[1], name="member_gram", threads=threads
+    )
 
 
 @lru_cache(maxsize=1)
@@ -153,7 +228,7 @@ def _refit_doubtful(
 
 def _times(values: Array, features: Subsets, vector: Array) -> Array:
     """Product of every member's coefficients with a vector over all columns: (k, q)."""
-    shape = (len(features.indptr) - 1, features.n_items)
+    shape = (len(features), features.n_items)
     matrices = [sp.csr_array((v, features.indices, features.indptr), shape=shape) for v in values.T]
     return np.stack([matrix @ vector for matrix in matrices], 1)
 
@@ -173,6 +248,15 @@ def _columns(problem: RowData, threads: Threads) -> Columns:
     return Columns.plain(A, part.B, noise * np.linalg.norm(A, axis=1), cutoff.relative)
 
 
+@dataclass(frozen=True)
+class _Factored:
+    """Solutions on principal submatrices, with what the kernel says about every factor."""
+
+    values: Array  # (entries, q) solutions of the first q right-hand sides
+    ratios: Array  # (k,) smallest pivots, negative where columns are dependent
+    probed: Array  # (k,) largest scaled entries of the other solutions
+
+
 def _solve_principal(
     G: Array,
     C: Array,
@@ -181,131 +265,22 @@ def _solve_principal(
     q: int,
     features: Subsets,
     threads: Threads,
-    columns: Callable[[], Columns] | None = None,
-) -> tuple[Array, Array, Array]:
-    """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the
-    other solutions.
-
-    Data for dependent columns are made when the first members have dependent columns, or when later
-    members do.
-    """
-    G = np.ascontiguousarray(G)
-    C = np.ascontiguousarray(C)
-    no_data = Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1)))
-
-    def solve(features: Subsets, threads: Threads, data: Columns) -> tuple[Array, Array, Array]:
-        k = len(features.indptr) - 1
-        values = np.empty((len(features.indices), q))
-        ratios = np.empty(k)
-        probed = np.empty(k)
-        member_columns = kernels.Lists.of(features.indptr, features.indices)
-
-        def work(start: int, stop: int) -> None:
-            kernels.solve_principal(
-                begin=start,
-                end=stop,
-                G=G,
-                C=C,
-                scale=scale,
-                data=data.for_kernels,
-                columns=member_columns,
-                values=values,
-                ratios=ratios,
-                probed=probed,
-            )
-
-        threads(work, k, uses_blas=False)
-        return values, ratios, probed
-
-    data = no_data
-    if columns is not None:
-        # mostly, all members have dependent columns or none
-        first_members = features.slice(0, min(4, len(features.indptr) - 1))
-        _, first_ratios, _ = solve(first_members, threads.quiet(), no_data)
-        if np.any(first_ratios < 0):
-            data = columns()
-            columns = None
-    values, ratios, probed = solve(features, threads, data)
-    dependent = np.flatnonzero(ratios < 0)
-    if columns is not None and len(dependent):
-        entries = np.repeat(ratios < 0, features.sizes)
-        solution = solve(features.take(dependent), threads.quiet(), columns())
-        values[entries], ratios[dependent], probed[dependent] = solution
-    return values, ratios, probed
-
-
-def _solve_submatrices(
-    problem: RowData,
-    features: Subsets,
-    samples: Subsets | None,
-    *,
-    Y: Array,
-    scale: Array,
-    threads: Threads,
-) -> tuple[Array, Array, Array, Array]:
-    """Coefficients, intercepts, pivot ratios and the largest scaled coefficients of the probes."""
-    n = problem.shape[0]
+    data: kernels.MemberData,
+) -> _Factored:
+    """Solve for all members; `data` confirm dependent columns."""
     k = len(features)
-    q = problem.Y.shape[1]
-    values = np.empty((len(features.indices), q))
-    intercepts = np.empty((k, q))
-    ratios = np.empty(k)
-    probed = np.empty(k)
-    if sp.issparse(problem.X) or problem.X.dtype != np.float64:
-
-        def solve_copies(start: int, stop: int) -> None:
-            """Solve members one by one: the kernel reads a copy of each member's columns."""
-            for i in range(start, stop):
-                columns = features[i]
-                rows = np.arange(n) if samples is None else samples[i]
-                X = gather(problem.X, columns, rows)
-                kernels.solve_gathered(
-                    begin=0,
-                    end=1,
-                    X=X,
-                    Y=Y[rows],
-                    columns=_one_list(len(columns)),
-                    rows=_one_list(len(X)),
-                    weights=np.empty(0) if problem.weight is None else problem.weight[rows],
-                    scale=scale[columns],
-                    centre=problem.fit_intercept,
-                    values=values[features.indptr[i] : features.indptr[i + 1]],
-                    intercepts=intercepts[i : i + 1],
-                    ratios=ratios[i : i + 1],
-                    probed=probed[i : i + 1],
-                )
-
-        threads(solve_copies, k)
-        return values, intercepts, ratios, probed
-    all_rows = kernels.Lists(np.zeros(k, np.int64), np.full(k, n), np.arange(n))
-    row_lists = all_rows if samples is None else kernels.Lists.of(samples.indptr, samples.indices)
-    X = _gatherable(problem.X, features, threads)
-    weights = np.empty(0) if problem.weight is None else problem.weight[row_lists.indices]
-
-    def solve(start: int, stop: int) -> None:
-        kernels.solve_gathered(
-            begin=start,
-            end=stop,
-            X=X,
-            Y=Y,
-            columns=kernels.Lists.of(features.indptr, features.indices),
-            rows=row_lists,
-            weights=weights,
-            scale=scale,
-            centre=problem.fit_intercept,
-            values=values,
-            intercepts=intercepts,
-            ratios=ratios,
-            probed=probed,
-        )
-
-    threads(solve, k, uses_blas=False)
-    return values, intercepts, ratios, probed
-
-
-def _one_list(size: int) -> kernels.Lists:
-    """All indices below `size` as one list."""
-    return kernels.Lists(np.zeros(1, np.int64), np.array([size]), np.arange(size))
+    factored = _Factored(np.empty((len(features.indices), q)), np.empty(k), np.empty(k))
+    solve = partial(
+        kernels.solve_principal,
+        G=np.ascontiguousarray(G),
+        C=np.ascontiguousarray(C),
+        scale=scale,
+        data=data,
+        columns=kernels.Lists.of(features.indptr, features.indices),
+        **vars(factored),
+    )
+    threads(lambda start, stop: solve(begin=start, end=stop), k, uses_blas=False)
+    return factored
 
 
 def _gatherable(X: Array, features: Subsets, threads: Threads) -> Array:
@@ -334,7 +309,7 @@ def _complement_pays(G: Array, features: Subsets) -> bool:
     m^3/3.
     """
     p = len(G)
-    m = np.diff(features.indptr)
+    m = features.sizes
     complement_flops = p**3 + np.sum((p - m) ** 3.0 / 3) + 2.0 * len(m) * p**2
     return bool(complement_flops < np.sum(m**3.0 / 3))
 
@@ -351,40 +326,26 @@ def _complement(
     the number of threads.
     """
     with one_blas_thread():
-        L, info = la.lapack.dpotrf(
-            G.T, lower=True, clean=False
-        )  # G is symmetric; its transpose needs no reordering
-        if info:
-            return None
-        P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
-        P = mirror_lower(P).T
-        unit = np.where(scale > 0, scale, 1.0)
-        if info or not np.max(np.diagonal(P) * unit**2) < 1e3:
-            return None
+        P, inflation = inverse(G)
         full = P @ C  # (p, q)
-        q = C.shape[1]
-        complements = features.complement()
-        y, _, _ = _solve_principal(P, full, scale, q=q, features=complements, threads=threads)
-        values = np.empty((len(features.indices), q))
+    if not inflation < 1e3:
+        return None
+    q = C.shape[1]
+    outside = features.complement()
+    no_data = kernels.MemberData.none(len(P))
+    y = _solve_principal(
+        P, full, scale, q=q, features=outside, threads=threads, data=no_data
+    ).values
+    values = np.empty((len(features.indices), q))
 
-        def work(start: int, stop: int) -> None:
-            inner = features.slice(start, stop)
-            outer = complements.slice(start, stop)
-            inner_entries = slice(features.indptr[start], features.indptr[stop])
-            outer_entries = slice(complements.indptr[start], complements.indptr[stop])
-            for t in range(q):
-                dense = np.zeros((stop - start, len(G)))
-                dense[_owner(outer), outer.indices] = y[outer_entries, t]
-                solved = full[:, t] - dense @ P
-                values[inner_entries, t] = solved[_owner(inner), inner.indices]
+    def work(start: int, stop: int) -> None:
+        inside = features.slice(start, stop).mask()
+        entries = slice(features.indptr[start], features.indptr[stop])
+        outside_entries = slice(outside.indptr[start], outside.indptr[stop])
+        for t in range(q):
+            dense = np.zeros(inside.shape)
+            dense[~inside] = y[outside_entries, t]
+            values[entries, t] = (full[:, t] - dense @ P)[inside]
 
-        threads.quiet()(
-            work, len(features.indptr) - 1, chunk=64
-        )  # not fewer: every product reads all of P
-        return values
-
-
-def _owner(subsets: Subsets) -> Indices:
-    """Number of the subset that each index belongs to."""
-    sizes = np.diff(subsets.indptr)
-    return np.repeat(np.arange(len(sizes)), sizes)
+    threads.quiet()(work, len(features), chunk=64)  # not fewer: every product reads all of P
+    return values

@@ -36,6 +36,7 @@ from .._execution import memory
 from .._execution.threads import Threads, cached_property
 from .._trust import LARGEST_INFLATION
 from ..subsets import Determinantal, Subsets
+from .cholesky import inverse, ones_for_constants
 from .deletion import MemberDeletion, delete_each_row, doubtful_below, inverses, mean_changes
 
 __all__ = [
@@ -94,7 +95,7 @@ class TrainingRows:
         return x
 
 
-class Operator:
+class _Operator:
     """Derivative of the ensemble with respect to the targets.
 
     The derivative of the coefficients is :math:`M A' W + F`, with centred rows A. The derivative of
@@ -126,7 +127,7 @@ class Deleted:
         q = rows.problem.Y.shape[1]
         self.rows = rows
         self.visit = visit
-        self.operator = Operator(n, p) if operator else None
+        self.operator = _Operator(n, p) if operator else None
         self.coef = np.zeros((p, q))
         self.intercept = np.zeros(q)
         self.residual = np.zeros((n, q))  # y_l minus the prediction for row l without row l
@@ -252,7 +253,7 @@ def _forms(
     large = sizes > p - sizes
     saved_flops = 2.0 * n * np.sum(sizes[large] ** 2.0 - (p - sizes[large]) ** 2.0)
     if saved_flops > 3.0 * p**3 + 4.0 * n * p**2:
-        (P,), (inflation,) = inverses(G[None])
+        P, inflation = inverse(ones_for_constants(G))
         if inflation < LARGEST_INFLATION**0.5:  # the form multiplies by the inverse once more
             yield _Form(features.complement(), P, P @ C, True, inflation), members[large]
             members = members[~large]
@@ -439,9 +440,11 @@ def _add_one_by_one(ensemble: _Ensemble, members: Indices, sums: Deleted) -> Non
     step = int(np.clip(room / member_bytes, 1, 16 * ensemble.threads.n_threads))
     for first in range(0, len(members), step):
         group = members[first : first + step]
-        deletions = ensemble.threads(
-            lambda i, _, group=group: ensemble.delete(group[i]), len(group), chunk=1
-        )
+
+        def delete(i: int, _: int, group: Indices = group) -> MemberDeletion:
+            return ensemble.delete(group[i])
+
+        deletions = ensemble.threads(delete, len(group), chunk=1)
         for i, member in zip(group, deletions, strict=True):
             sums.add_member(ensemble.features[i], member, float(ensemble.weights[i]))
 

@@ -27,8 +27,9 @@ from .._data.training import TrainingData
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Design, Determinantal
 from . import gram
+from .cholesky import with_jitter
 from .mean import Members, member_sum
-from .penalised import JITTER, limit_members, solve, solve_members_of_rows
+from .penalised import limit_members, solve, solve_members_of_rows
 
 Array = NDArray[np.float64]
 
@@ -189,7 +190,7 @@ def _add_uniform_from_moments(
     """Add the weighted mean of drawn uniform members to the limit; members are solved on
     standardised columns.
 
-    If the Gram matrix of a member is ill-conditioned, its diagonal is inflated by `JITTER`, as for
+    If the Gram matrix of a member is ill-conditioned, its diagonal is inflated by ``JITTER``, as for
     all members when the scheme was scored in the folds. A solution from the data could have
     coefficients of any size, and one such member in a thousand would spoil the mean.
     """
@@ -202,8 +203,8 @@ def _add_uniform_from_moments(
     solution = gram.from_moments(scaled, features, threads)
     ill_conditioned = np.flatnonzero(solution.refitted)
     if len(ill_conditioned):
-        np.einsum("ii->i", scaled.G)[:] *= 1 + JITTER
-        refit = gram.from_moments(scaled, features.take(ill_conditioned), threads)
+        jittered = replace(scaled, G=with_jitter(scaled.G))
+        refit = gram.from_moments(jittered, features.take(ill_conditioned), threads)
         solution.put(ill_conditioned, features.sizes, refit, refitted=True)
     mean_coef = member_sum(features, solution.values) / len(features)
     uniform_coef = copies.mean_coef(mean_coef) / unit[:, None]

@@ -34,8 +34,9 @@ from numpy.typing import NDArray
 
 from .._data.rows import RowData, Submatrix
 from .._execution.threads import Threads
-from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding
+from .._trust import Cutoff, nothing_but_rounding
 from ..subsets import Subsets
+from .cholesky import trusted_cholesky
 from .solution import Solution
 
 Array = NDArray[np.float64]
@@ -113,8 +114,8 @@ def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
         K += (np.trace(K) / len(K)) * np.outer(null, null) / (null @ null)
     if nothing_but_rounding(np.diagonal(K), max(A.shape)):
         return None
-    L, info = la.lapack.dpotrf(K, lower=True, clean=False)
-    if info or np.min(np.diagonal(L) ** 2 / np.diagonal(K), initial=1.0) < SMALLEST_PIVOT:
+    L = trusted_cholesky(K)
+    if L is None:
         return None
     dual: Array = la.lapack.dpotrs(L, B, lower=True)[0]
     # The pivots do not bound the condition of K. One step of refinement gives back the digits that

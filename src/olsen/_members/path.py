@@ -46,6 +46,7 @@ from .._data.rows import RowData
 from .._execution.threads import Threads, cached_property
 from .._kernel import wrappers as kernels
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
+from .cholesky import trusted_cholesky
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -153,7 +154,7 @@ class _Path:
             if rows is None and data.G is not None
             else A_sample @ A_sample.T
         )
-        L = _trusted_cholesky(G)
+        L = trusted_cholesky(G)
         ranked = np.arange(len(columns))
         if L is not None:
             # row-major (M, n) is column-major (n, M): Z' L' = A'
@@ -198,20 +199,6 @@ class _Path:
         hat = self.Z[ranked, l] @ self.Z[np.ix_(ranked, self.rows)] + mean_part
         hat[np.searchsorted(self.rows, l)] = 0.0
         return bool(costs_a_rank(hat @ hat, len(hat)))
-
-
-def _trusted_cholesky(G: Array) -> Array | None:
-    """Lower factor, or None if it is not trusted; columns of zeros get a pivot of one and so no
-    direction.
-    """
-    L: Array
-    zero = np.diagonal(G) <= 0
-    if zero.any():
-        G = G + np.diag(zero.astype(float))
-    L, info = la.lapack.dpotrf(G, lower=1, clean=1)
-    if info or not np.min(np.diagonal(L) ** 2 / np.diagonal(G), initial=1.0) >= SMALLEST_PIVOT:
-        return None
-    return L
 
 
 def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:

@@ -36,13 +36,13 @@ from .._kernel import wrappers as kernels
 from .._trust import require_finite
 from ..subsets import Subsets
 from . import gram
+from .cholesky import JITTER, jittered_cholesky, with_jitter
 from .mean import Members
 from .solution import Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-JITTER = 1e-8  # fraction of its diagonal that makes a Gram matrix of dependent columns definite
 # fraction of the squared fit of the best column: coefficients only show where the signal lies
 LASSO_TOL = 1e-7
 # number of penalties from which on one eigendecomposition is cheaper than a factor per penalty
@@ -83,10 +83,10 @@ def degrees_of_freedom(equations: NormalEquations, penalty: float) -> Array:
     probabilities = np.zeros(len(prior_variances))
     jitter = JITTER * float(np.trace(M)) / max(1, len(M))
     if equations.A is None and len(M):  # the diagonal of M (M + penalty)^-1
-        inverse = la.lapack.dpotri(_cholesky(M, penalty), lower=1)[0]
+        inverse = la.lapack.dpotri(jittered_cholesky(M, penalty), lower=1)[0]
         probabilities[equations.columns] = 1 - penalty * np.diagonal(inverse)
     elif equations.A is not None and jitter > 0:  # d_j a_j'(M + penalty)^-1 a_j
-        half = la.blas.dtrsm(1.0, _cholesky(M, penalty + jitter), equations.A, lower=1)
+        half = la.blas.dtrsm(1.0, jittered_cholesky(M, penalty + jitter), equations.A, lower=1)
         probabilities = prior_variances * np.einsum("lj,lj->j", half, half)
     return np.asarray(np.clip(probabilities, 0.0, 1.0))
 
@@ -109,25 +109,8 @@ def _solved(M: Array, right: Array, penalties: Array, jitter: float) -> Array:
         return np.asarray(
             np.linalg.solve(systems, np.broadcast_to(right, (len(shifts), *right.shape)))
         )
-    factors = (_cholesky(M, float(shift)) for shift in shifts)
+    factors = (jittered_cholesky(M, float(shift)) for shift in shifts)
     return np.stack([la.cho_solve((factor, True), right, check_finite=False) for factor in factors])
-
-
-def _cholesky(M: Array, shift: float) -> Array:
-    """Lower factor of M + shift, with the smallest jitter, relative to each diagonal entry, that
-    makes it definite.
-    """
-    diagonal = np.diagonal(M) + shift
-    diagonal = np.where(diagonal > 0, diagonal, max(float(diagonal.max(initial=0.0)), 1.0))
-    jitter = 0.0
-    while True:
-        shifted = M.copy()
-        np.einsum("ii->i", shifted)[:] += shift + jitter * diagonal
-        try:
-            # NumPy's version releases the interpreter lock
-            return np.asarray(np.linalg.cholesky(shifted))
-        except np.linalg.LinAlgError:
-            jitter = max(JITTER, 10 * jitter)
 
 
 # Standardised training rows, of which only the first target is used
@@ -277,7 +260,4 @@ def _jittered_least_squares(A: Array, B: Array) -> Array:
     """Least squares with JITTER on the diagonal of the Gram matrix; constant columns have
     coefficient zero.
     """
-    M = A.T @ A
-    diagonal = np.diagonal(M)
-    shifted = M + np.diag(np.where(diagonal > 0, JITTER * diagonal, 1.0))
-    return np.asarray(np.linalg.solve(shifted, A.T @ B))
+    return np.asarray(np.linalg.solve(with_jitter(A.T @ A), A.T @ B))

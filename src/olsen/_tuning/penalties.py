@@ -29,7 +29,8 @@ from .._data.folds import FoldData, first_least
 from .._data.rows import RowData
 from .._data.standardised import Standardised, StandardisedRows
 from .._execution.threads import cached_property
-from .._members.penalised import JITTER, solve
+from .._members.cholesky import JITTER
+from .._members.penalised import solve
 from .._trust import EPS
 from ..subsets import penalty_of_size
 
