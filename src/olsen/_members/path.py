@@ -43,9 +43,10 @@ from numpy.typing import NDArray
 
 from .._data.columns import LANES, Columns
 from .._data.rows import RowData
-from .._execution.threads import Threads, cached_property
+from .._execution.threads import Threads
 from .._kernel import wrappers as kernels
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
+from ..subsets import Subsets
 from .cholesky import trusted_cholesky
 
 Array = NDArray[np.float64]
@@ -53,7 +54,6 @@ Indices = NDArray[np.int64]
 Rows = NDArray[np.int64] | None  # row indices of a member; None: all rows
 
 MAX_STORED_NUMBERS = 1 << 26  # entries of all factors that are stored at a time
-MIN_THREADED_FLOPS = 2e7  # fewer are done before a second thread has begun
 
 
 @dataclass(frozen=True)
@@ -61,26 +61,22 @@ class PathData:
     """Data shared by the paths of all members."""
 
     columns: Columns
-    G: NDArray[np.float64] | None  # (p, p) Gram matrix of `rows`, where members share one
+    scale: NDArray[np.float64]  # (p,) lengths of the columns
+    G: NDArray[np.float64]  # (p, p) Gram matrix of `rows`; empty where members share none
+    C: NDArray[np.float64]  # (p, q) products with the targets; empty as well
     rows: Rows = None  # sorted rows of members without a separate sample; None: all rows
 
     @classmethod
     def from_problem(cls, problem: RowData, *, shared: bool = True, rows: Rows = None) -> PathData:
         """Copy the data once; `shared` asks for the Gram matrix of the rows that members share."""
         columns = Columns.from_problem(problem, rows=rows)
+        A = columns.A
+        Y = columns.Y
         if not shared:
-            return cls(columns, None, rows)
-        G = problem.moments.G if rows is None else columns.A[:, rows] @ columns.A[:, rows].T
-        return cls(columns, G, rows)
-
-    @cached_property
-    def _products(self) -> tuple[Array, Array, Array]:
-        """G and X'y (both empty without a shared G), and the lengths of the columns."""
-        A = self.columns.A
-        Y = self.columns.Y
-        if self.G is None:
-            return np.empty((0, 0)), np.zeros((0, Y.shape[1])), np.sqrt(np.einsum("jl,jl->j", A, A))
-        return self.G, A @ Y, np.sqrt(np.diagonal(self.G))
+            scale = np.sqrt(np.einsum("jl,jl->j", A, A))
+            return cls(columns, scale, np.empty((0, 0)), np.empty((0, Y.shape[1])), rows)
+        G = problem.moments.G if rows is None else A[:, rows] @ A[:, rows].T
+        return cls(columns, np.sqrt(np.diagonal(G)), G, A @ Y, rows)
 
     def factor(
         self, orders: list[Indices], store: Array, threads: Threads
@@ -88,101 +84,94 @@ class PathData:
         """Write members' factors along their orders to `store`; the orders as lists, and smallest
         pivot ratios.
         """
-        columns = _lists(orders)
+        subsets = Subsets.stack(orders, len(self.scale))
+        columns = kernels.Lists.of(subsets.indptr, subsets.indices)
         ratios = np.empty(len(orders))
-        G, C, scale = self._products
-
-        def work(start: int, stop: int) -> None:
-            kernels.factor_members(
-                begin=start,
-                end=stop,
-                G=G,
-                C=C,
-                data=self.columns.for_kernels,
-                n_rows=self.columns.n,
-                scale=scale,
-                columns=columns,
-                store=store,
-                ratios=ratios,
-            )
-
-        threads(work, len(orders), uses_blas=False)
+        factor_members = partial(
+            kernels.factor_members,
+            G=self.G,
+            C=self.C,
+            data=self.columns.for_kernels,
+            n_rows=self.columns.n,
+            scale=self.scale,
+            columns=columns,
+            store=store,
+            ratios=ratios,
+        )
+        threads(partial(_call, factor_members), len(orders), uses_blas=False)
         return columns, ratios
+
+
+@dataclass(frozen=True)
+class _Centred:
+    """Columns and targets of all rows, sqrt-weighted and centred at the means of a member's rows."""
+
+    A: Array  # (M, n)
+    Y: Array  # (n, q)
+    mean_x: Array  # (M,) means of the member's rows minus the means of all rows
+    mean_y: Array  # (q,) the corresponding difference of the target means
+    mean_weights: Array  # (n,) weight of every row in the member's means; zeros without intercept
+
+    @classmethod
+    def at(cls, data: PathData, columns: Indices, rows: Rows) -> _Centred:
+        """Centre columns at the means of some rows; None: they are centred already."""
+        n = data.columns.n
+        A = data.columns.A[columns, :n]
+        Y = data.columns.Y[:n]
+        root = data.columns.root[:n]
+        mean_weights = data.columns.mean_weights[:n]
+        if rows is None or not mean_weights.any():  # without intercept
+            return cls(A, Y, np.zeros(len(A)), np.zeros(Y.shape[1]), mean_weights)
+        in_rows = np.zeros(n, dtype=bool)
+        in_rows[rows] = True
+        total_weight = float(root[rows] @ root[rows])
+        averaging = np.where(in_rows, root / total_weight, 0.0)
+        mean_x = A @ averaging
+        mean_y = averaging @ Y
+        A = A - np.outer(mean_x, root)
+        squares = (A * A) @ in_rows
+        raw_mean = np.abs(mean_x) + np.abs(data.columns.mean_x[columns])
+        A[constant_columns(squares, raw_mean, total_weight)] = 0.0
+        return cls(A, Y - np.outer(root, mean_y), mean_x, mean_y, root**2 / total_weight)
 
 
 @dataclass(frozen=True)
 class _Path:
     """Factors A = L Z of the columns that add rank, centred at the means of the member's rows."""
 
+    centred: _Centred
     Z: Array  # (M, n) with Z Z' = I on the member's rows; zero for columns that add no rank
     z: Array  # (M, q) Z y
-    Y: Array  # (n, q) targets
-    mean_x: Array  # (M,) means of the member's rows minus the means of all rows
-    mean_y: Array  # (q,) the corresponding difference of the target means
     L: Array  # (r, r) lower factor of the columns that add rank
     ranked: Indices  # (r,) positions of the columns that add rank
     rows: Indices  # rows of the member, sorted
-    mean_weights: Array  # (n,) weight of every row in the member's means; zeros without intercept
 
     @classmethod
     def along(cls, data: PathData, columns: Indices, rows: Rows) -> _Path:
         """Factor one member along its columns."""
-        n = data.columns.n
-        A = data.columns.A[columns, :n]
-        Y = data.columns.Y[:n]
-        root = data.columns.root[:n]
-        mean_weights = data.columns.mean_weights[:n]
-        row_indices = data.rows if rows is None else np.sort(rows)
-        sample: Any = slice(None) if row_indices is None else row_indices
-        mean_x = np.zeros(len(A))
-        mean_y = np.zeros(Y.shape[1])
-        if rows is not None and mean_weights.any():  # with an intercept
-            total_weight = float(root[sample] @ root[sample])
-            averaging = np.zeros(n)
-            averaging[sample] = root[sample] / total_weight
-            mean_x = A @ averaging
-            mean_y = averaging @ Y
-            mean_weights = root**2 / total_weight
-            A = A - np.outer(mean_x, root)
-            Y = Y - np.outer(root, mean_y)
-            squares = (A * A) @ (averaging > 0)
-            raw_mean = np.abs(mean_x) + np.abs(data.columns.mean_x[columns])
-            A[constant_columns(squares, raw_mean, total_weight)] = 0.0
+        member_rows = data.rows if rows is None else np.sort(rows)
+        centred = _Centred.at(data, columns, None if rows is None else member_rows)
+        A = centred.A
+        sample: Any = slice(None) if member_rows is None else member_rows
         A_sample = A[:, sample]
-        G = (
-            data.G[np.ix_(columns, columns)]
-            if rows is None and data.G is not None
-            else A_sample @ A_sample.T
-        )
+        share_gram = rows is None and data.G.size
+        G = data.G[np.ix_(columns, columns)] if share_gram else A_sample @ A_sample.T
         L = trusted_cholesky(G)
         ranked = np.arange(len(columns))
         if L is not None:
             # row-major (M, n) is column-major (n, M): Z' L' = A'
-            Z = la.blas.dtrsm(1.0, L, A.T, side=1, lower=1, trans_a=1, overwrite_b=1).T
+            Z = la.blas.dtrsm(1.0, L, A.T, side=1, lower=1, trans_a=1).T
         else:
             Q, R, ranked = _independent_qr(A_sample.T)
             L = R.T
             Z = np.zeros_like(A)
-            Z[ranked] = Q.T if row_indices is None else la.solve_triangular(R, A[ranked], trans="T")
-        return cls(
-            Z=Z,
-            z=Z[:, sample] @ Y[sample],
-            Y=Y,
-            mean_x=mean_x,
-            mean_y=mean_y,
-            L=L,
-            ranked=ranked,
-            rows=np.arange(n)[sample],
-            mean_weights=mean_weights,
-        )
-
-    def rank(self, size: int) -> int:
-        """Number of columns that add rank among the first `size`."""
-        return int(np.searchsorted(self.ranked, size))
+            Z[ranked] = Q.T if member_rows is None else la.solve_triangular(R, A[ranked], trans="T")
+        z = Z[:, sample] @ centred.Y[sample]
+        return cls(centred, Z, z, L, ranked, np.arange(A.shape[1])[sample])
 
     def coefficients(self, size: int, right: Array) -> Array:
         """Solution of L' b = right on the columns of a size that add rank."""
-        m = self.rank(size)
+        m = np.searchsorted(self.ranked, size)
         return np.asarray(
             la.solve_triangular(self.L[:m, :m], right[self.ranked[:m]], lower=True, trans="T")
         )
@@ -194,11 +183,17 @@ class _Path:
         1 - h cancels; the sum of squares of the off-diagonal entries in its row of the hat matrix,
         h (1 - h), does not.
         """
-        ranked = self.ranked[: self.rank(size)]
-        mean_part = np.sqrt(self.mean_weights[self.rows] * self.mean_weights[l])
-        hat = self.Z[ranked, l] @ self.Z[np.ix_(ranked, self.rows)] + mean_part
+        Z = self.Z[:size]  # zero for columns that add no rank
+        mean_weights = self.centred.mean_weights
+        mean_part = np.sqrt(mean_weights[self.rows] * mean_weights[l])
+        hat = Z[:, l] @ Z[:, self.rows] + mean_part
         hat[np.searchsorted(self.rows, l)] = 0.0
         return bool(costs_a_rank(hat @ hat, len(hat)))
+
+    def deleted(self, size: int, l: int) -> Array:
+        """Residual (q,) of a row whose deletion costs a rank, by Greville's formula."""
+        P = self.coefficients(size, self.Z[:, [l]])
+        return np.asarray((P.T @ self.coefficients(size, self.z))[0] / np.sum(P * P))
 
 
 def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
@@ -227,30 +222,24 @@ def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Rows 
 
     `order` lists at least ``sizes[-1]`` columns; `rows` are the member's rows, None for all.
     """
-    n = data.columns.n
-    root = data.columns.root[:n]
+    root = data.columns.root[: data.columns.n]
     path = _Path.along(data, order[: sizes[-1]], rows)
     starts = np.concatenate([[0], sizes[:-1]])
 
     def running(products: Array) -> Array:
         """Sums over the first columns, for every size: (sizes, n)."""
-        sums = np.add.reduceat(products, starts, axis=0)
-        return sums if len(sums) == 1 else np.cumsum(sums, axis=0)
+        return np.cumsum(np.add.reduceat(products, starts, axis=0), axis=0)
 
-    remainder = np.ones((len(sizes), n))
-    leverage = path.mean_weights + running(path.Z * path.Z)
+    leverage = path.centred.mean_weights + running(path.Z * path.Z)
+    remainder = np.ones(leverage.shape)
     remainder[:, path.rows] -= leverage[:, path.rows]
     exact = remainder <= EXACT_FIT
-    fitted = np.stack([running(path.Z * path.z[:, [t]]) for t in range(path.z.shape[1])], axis=2)
-    residuals: Array = (path.Y - fitted) / np.where(exact, 1.0, remainder)[:, :, None]
-    for l in np.flatnonzero(
-        exact.any(axis=0)
-    ).tolist():  # rows that at least one size fits exactly, or nearly so
+    fitted = np.stack([running(path.Z * z[:, None]) for z in path.z.T], axis=2)
+    residuals: Array = (path.centred.Y - fitted) / np.where(exact, 1.0, remainder)[:, :, None]
+    for l in np.flatnonzero(exact.any(axis=0)).tolist():
         exact_sizes = np.flatnonzero(exact[:, l])
         if path.deletion_costs_a_rank(int(sizes[exact_sizes[0]]), l):
-            for s in exact_sizes:
-                P = path.coefficients(sizes[s], path.Z[:, [l]])
-                residuals[s, l] = (P.T @ path.coefficients(sizes[s], path.z))[0] / np.sum(P * P)
+            residuals[exact_sizes, l] = [path.deleted(sizes[s], l) for s in exact_sizes]
         else:
             x = data.columns.A[:, [l]].T / root[l]
             y = data.columns.Y[l] / root[l] + data.columns.mean_y
@@ -274,15 +263,10 @@ def prefix_predictions(
     q = path.z.shape[1]
     in_size = (ranked[:, None] < sizes)[:, :, None]
     right = (in_size * path.z[ranked][:, None, :]).reshape(len(ranked), -1)
-    b = la.solve_triangular(
-        path.L, right, lower=True, trans="T", check_finite=False
-    )  # (rank, sizes q)
-    centred: Array = (X[:, order[ranked]] - path.mean_x[ranked]) @ b
-    return (
-        data.columns.mean_y
-        + path.mean_y
-        + centred.reshape(len(X), len(sizes), q).transpose(1, 0, 2)
-    )
+    b = la.solve_triangular(path.L, right, lower=True, trans="T", check_finite=False)
+    predicted = (X[:, order[ranked]] - path.centred.mean_x[ranked]) @ b  # (rows of X, sizes q)
+    by_size = predicted.reshape(len(X), len(sizes), q).transpose(1, 0, 2)
+    return np.asarray(data.columns.mean_y + path.centred.mean_y + by_size)
 
 
 def pair_sums(first: Array, second: Array) -> Array:
@@ -307,79 +291,85 @@ def sum_pairs(
     Members 2i and 2i + 1 are pair i. Residuals are leave-one-out residuals of all rows, or
     residuals of held-out `rows`.
     """
-    leave_one_out = rows is None
-    rows = data.columns if rows is None else rows
-    k = len(orders)
-    n_sizes = len(sizes)
-    largest = sizes[-1]
-    q = rows.Y.shape[1]
-    padded = rows.A.shape[1]
-    orders = [order[:largest] for order in orders]
-    flops = k * largest * (1e4 + largest * (2.0 * rows.n + largest / 3))
-    mapper = mapper.quiet() if flops > MIN_THREADED_FLOPS else Threads()
-    slots = np.arange(k // 2) // batch
-    sums = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded))
-    states = np.zeros(padded, dtype=np.int64)
-    numbers = kernels.member_size(int(largest), q)
-    step = 2 * max(1, MAX_STORED_NUMBERS // (2 * numbers))  # members that are factored at a time
-    store = np.empty((min(step, k), numbers))
-    trusted = np.empty(k // 2, dtype=bool)
-    n_panels = padded // LANES
-    count = min(
-        32, -(-n_panels // (2 * mapper.n_threads))
-    )  # panels at a time: a kernel call cannot be interrupted
-    for first in range(0, k, step):
-        pairs = slice(first // 2, (first + step) // 2)
-        factors = store[: k - first]
-        columns, ratios = data.factor(orders[first : first + step], factors, mapper)
-        trusted[pairs] = (ratios >= SMALLEST_PIVOT).reshape(-1, 2).all(axis=1)
-        pair_slots = np.where(trusted[pairs], slots[pairs] * n_sizes, -1)
-        add_pairs = partial(
-            kernels.sum_pairs,
-            A=rows.A,
-            Y=rows.Y,
-            share=rows.mean_weights,
-            root=rows.root,
-            n_rows=rows.n,
-            own_rows=leave_one_out,
-            columns=columns,
-            sizes=sizes,
-            slots=pair_slots,
-            store=factors,
-            sums=sums,
-            states=states,
-        )
-
-        def add(start: int, stop: int, add_pairs: Callable[..., None] = add_pairs) -> None:
-            add_pairs(begin=start * count, end=min(stop * count, n_panels))
-
-        mapper(add, -(-n_panels // count), uses_blas=False)
-    out = np.moveaxis(sums.reshape(3, -1, n_sizes, q, padded)[..., : rows.n], (1, 4), (0, 3))
-    refit_rows = np.flatnonzero(states[: rows.n])
-    out[:, :, :, refit_rows] = 0.0
-
-    def member_residuals(member: int) -> Array:
-        if leave_one_out:
-            return prefix_residuals(data, orders[member], sizes)
-        fitted = prefix_predictions(data, rows.A[:, : rows.n].T, orders[member], sizes)
-        return rows.Y[: rows.n] + data.columns.mean_y - fitted
-
-    refit_pairs = np.arange(k // 2) if len(refit_rows) else np.flatnonzero(~trusted)
-
-    def refit(start: int, stop: int) -> list[Array]:
-        return [
-            pair_sums(member_residuals(2 * i), member_residuals(2 * i + 1))
-            for i in refit_pairs[start:stop]
-        ]
-
-    refits = [pair for chunk in mapper(refit, len(refit_pairs)) for pair in chunk]
-    for i, pair in zip(refit_pairs, refits, strict=True):
-        pair_rows = refit_rows if trusted[i] else slice(None)
-        out[slots[i]][:, :, pair_rows] += pair[:, :, pair_rows]
-    return out
+    orders = [order[: sizes[-1]] for order in orders]
+    pairs = _Pairs(data, orders, sizes, data.columns if rows is None else rows, rows is None)
+    threads = mapper.quiet()
+    slots = np.arange(len(orders) // 2) // batch
+    sums, close_rows, trusted = pairs.kernel_sums(slots, threads)
+    refit_pairs = np.arange(len(slots)) if len(close_rows) else np.flatnonzero(~trusted)
+    refits = threads(lambda i, _: pairs.terms(int(refit_pairs[i])), len(refit_pairs), chunk=1)
+    for i, terms in zip(refit_pairs, refits, strict=True):
+        pair_rows = close_rows if trusted[i] else slice(None)
+        sums[slots[i]][:, :, pair_rows] += terms[:, :, pair_rows]
+    return sums
 
 
-def _lists(parts: list[Indices]) -> kernels.Lists:
-    """Index arrays in the form of the kernels."""
-    bounds = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-    return kernels.Lists.of(bounds, np.concatenate(parts).astype(np.int64, copy=False))
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of members, and the rows where their residuals are summed."""
+
+    data: PathData
+    orders: list[Indices]
+    sizes: Indices
+    rows: Columns
+    leave_one_out: bool
+
+    def terms(self, i: int) -> Array:
+        """Terms of one pair, (3, sizes, n, q), in double precision and from trusted factors."""
+        return pair_sums(self._residuals(2 * i), self._residuals(2 * i + 1))
+
+    def _residuals(self, member: int) -> Array:
+        order = self.orders[member]
+        if self.leave_one_out:
+            return prefix_residuals(self.data, order, self.sizes)
+        n = self.rows.n
+        fitted = prefix_predictions(self.data, self.rows.A[:, :n].T, order, self.sizes)
+        return self.rows.Y[:n] + self.data.columns.mean_y - fitted
+
+    def kernel_sums(self, slots: Indices, threads: Threads) -> tuple[Array, Indices, Any]:
+        """Sums by the kernel, without the pairs that are not trusted and the rows that a size fits
+        exactly; indices of the rows, and flags of the trusted pairs.
+        """
+        n_sizes = len(self.sizes)
+        q = self.rows.Y.shape[1]
+        padded = self.rows.A.shape[1]
+        sums = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded))
+        states = np.zeros(padded, dtype=np.int64)
+        numbers = kernels.member_size(int(self.sizes[-1]), q)
+        step = 2 * max(
+            1, MAX_STORED_NUMBERS // (2 * numbers)
+        )  # members that are factored at a time
+        store = np.empty((min(step, len(self.orders)), numbers))
+        trusted = np.empty(len(slots), dtype=bool)
+        # few panels of rows at a time: a call of the kernel cannot be interrupted
+        panels = min(32, -(-padded // (2 * LANES * threads.n_threads)))
+        for first in range(0, len(self.orders), step):
+            orders = self.orders[first : first + step]
+            pairs = slice(first // 2, (first + step) // 2)
+            columns, ratios = self.data.factor(orders, store[: len(orders)], threads)
+            trusted[pairs] = (ratios >= SMALLEST_PIVOT).reshape(-1, 2).all(axis=1)
+            add = partial(
+                kernels.sum_pairs,
+                A=self.rows.A,
+                Y=self.rows.Y,
+                share=self.rows.mean_weights,
+                root=self.rows.root,
+                n_rows=self.rows.n,
+                own_rows=self.leave_one_out,
+                columns=columns,
+                sizes=self.sizes,
+                slots=np.where(trusted[pairs], slots[pairs] * n_sizes, -1),
+                store=store[: len(orders)],
+                sums=sums,
+                states=states,
+            )
+            threads(partial(_call, add), padded // LANES, chunk=panels, uses_blas=False)
+        close_rows = np.flatnonzero(states[: self.rows.n])
+        by_batch = sums.reshape(3, -1, n_sizes, q, padded)[..., : self.rows.n]
+        out = np.moveaxis(by_batch, (1, 4), (0, 3))
+        out[:, :, :, close_rows] = 0.0
+        return out, close_rows, trusted
+
+
+def _call(kernel: Callable[..., None], begin: int, end: int) -> None:
+    kernel(begin=begin, end=end)
