@@ -1,4 +1,4 @@
-r"""Leave-one-out of one member, without a refit for every row.
+r"""Training rows, and the leave-one-out of one member without a refit for every row.
 
 With (centred, sqrt-weighted) submatrix A, targets B and :math:`Z = A^{+}`, deleting row l gives
 
@@ -15,17 +15,58 @@ matrix, A'A or AA', where that inverse is trusted, and from a QR or SVD of the d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._data.rows import RowData, Submatrix, gather
+from .._execution.threads import cached_property
 from .._trust import EPS, EXACT_FIT, LARGEST_INFLATION, costs_a_rank, nothing_but_rounding
 from .orthogonal import basis_and_inverse, least_squares
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+
+BLOCK_BYTES = 1 << 18  # a block of rows: it stays in the cache of a core
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Centred rows of a problem, read in blocks."""
+
+    problem: RowData
+    dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # constant
+
+    @cached_property
+    def mean_weights(self) -> NDArray[np.float64]:
+        """Weight of every row in the mean, (n,); zeros without an intercept."""
+        return self.problem.weights / self.problem.total_weight * self.problem.fit_intercept
+
+    @cached_property
+    def _X(self) -> Any:
+        return sp.csr_array(self.problem.X) if sp.issparse(self.problem.X) else self.problem.X
+
+    def blocks(self) -> list[slice]:
+        """Consecutive rows; the cuts, and so the rounding of sums, depend on the shape alone."""
+        n, p = self.problem.shape
+        most_rows = int(np.clip(BLOCK_BYTES // (8 * p), 64, 2048))
+        count = -(-n // min(most_rows, max(64, -(-n // 4))))
+        edges = np.linspace(0, n, count + 1).astype(int)
+        return [slice(start, stop) for start, stop in pairwise(edges)]
+
+    def block(self, rows: slice) -> NDArray[np.float64]:
+        """Centred columns of a block of rows, (p, rows)."""
+        part = self._X[rows]
+        x = np.empty((self.problem.shape[1], rows.stop - rows.start))
+        raw = part.toarray().T if sp.issparse(part) else part.T
+        np.subtract(raw, self.problem.means[0][:, None], out=x)
+        x[self.dead] = 0.0
+        return x
 
 
 @dataclass(frozen=True, kw_only=True)

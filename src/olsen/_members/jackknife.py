@@ -23,8 +23,7 @@ penalty; the change of the penalty that an expected size implies when row l is d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,20 +32,21 @@ from numpy.typing import NDArray
 
 from .._data.rows import RowData
 from .._execution import memory
-from .._execution.threads import Threads, cached_property
+from .._execution.threads import Threads
 from .._trust import LARGEST_INFLATION
 from ..subsets import Determinantal, Subsets
 from .cholesky import inverse, ones_for_constants
-from .deletion import MemberDeletion, delete_each_row, doubtful_below, inverses, mean_changes
+from .deletion import (
+    MemberDeletion,
+    TrainingRows,
+    delete_each_row,
+    doubtful_below,
+    inverses,
+    mean_changes,
+)
 
-__all__ = [
-    "Deleted",
-    "TrainingRows",
-    "delete_each_row",
-    "delete_rows",
-    "delete_rows_of_limit",
-    "inverses",
-]
+__all__ = ["Deleted", "TrainingRows", "delete_each_row", "delete_rows", "delete_rows_of_limit"]
+__all__ += ["inverses"]  # of deletion.py, as are TrainingRows and delete_each_row
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -55,44 +55,8 @@ Indices = NDArray[np.int64]
 # the members. The same rows may come several times, but two threads never call at once.
 Visit = Callable[[Indices, Any, NDArray[np.float64]], None]
 
-# A block of rows, and a batch of members applied to it, stay in the cache of a core.
-BLOCK_BYTES = 1 << 18
-BATCH_BYTES = 3 << 17
+BATCH_BYTES = 3 << 17  # a batch of members applied to a block of rows: it stays in a core's cache
 GROUP_BYTES = 1 << 26  # inverses stored at a time
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Centred rows of a problem, read in blocks."""
-
-    problem: RowData
-    dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # constant
-
-    @cached_property
-    def mean_weights(self) -> NDArray[np.float64]:
-        """Weight of every row in the mean, (n,); zeros without an intercept."""
-        return self.problem.weights / self.problem.total_weight * self.problem.fit_intercept
-
-    @cached_property
-    def _X(self) -> Any:
-        return sp.csr_array(self.problem.X) if sp.issparse(self.problem.X) else self.problem.X
-
-    def blocks(self) -> list[slice]:
-        """Consecutive rows; the cuts, and so the rounding of sums, depend on the shape alone."""
-        n, p = self.problem.shape
-        most_rows = int(np.clip(BLOCK_BYTES // (8 * p), 64, 2048))
-        count = -(-n // min(most_rows, max(64, -(-n // 4))))
-        edges = np.linspace(0, n, count + 1).astype(int)
-        return [slice(start, stop) for start, stop in pairwise(edges)]
-
-    def block(self, rows: slice) -> NDArray[np.float64]:
-        """Centred columns of a block of rows, (p, rows)."""
-        part = self._X[rows]
-        x = np.empty((self.problem.shape[1], rows.stop - rows.start))
-        raw = part.toarray().T if sp.issparse(part) else part.T
-        np.subtract(raw, self.problem.means[0][:, None], out=x)
-        x[self.dead] = 0.0
-        return x
 
 
 class _Operator:
@@ -211,8 +175,8 @@ def delete_rows(
     if len(tall) and _gram_pays(problem, features.sizes[tall]):
         G = problem.moments_by(threads).G
         sums = Deleted(TrainingRows(problem, np.flatnonzero(np.diagonal(G) <= 0)), visit, operator)
-        for form, form_members in _forms(problem, features, tall):
-            members = np.setdiff1d(members, _add_batches(ensemble, form, form_members, sums))
+        added = _add_batches(ensemble, _form(problem, features, tall), tall, sums)
+        members = np.setdiff1d(members, added)
     else:  # no Gram matrix is made: members centre their columns themselves
         sums = Deleted(TrainingRows(problem), visit, operator)
     if len(members):
@@ -242,22 +206,18 @@ class _Form:
     inflation: float = 1.0  # of all columns, in the complement form
 
 
-def _forms(
-    problem: RowData, features: Subsets, members: Indices
-) -> Iterator[tuple[_Form, Indices]]:
-    """Members grouped by the form that takes less work."""
+def _form(problem: RowData, features: Subsets, members: Indices) -> _Form:
+    """Form that takes less work for all members together."""
     n, p = problem.shape
     G = problem.moments.G
     C = problem.moments.C
     sizes = features.sizes[members]
-    large = sizes > p - sizes
-    saved_flops = 2.0 * n * np.sum(sizes[large] ** 2.0 - (p - sizes[large]) ** 2.0)
+    saved_flops = 2.0 * n * np.sum(sizes**2.0 - (p - sizes) ** 2.0)
     if saved_flops > 3.0 * p**3 + 4.0 * n * p**2:
         P, inflation = inverse(ones_for_constants(G))
         if inflation < LARGEST_INFLATION**0.5:  # the form multiplies by the inverse once more
-            yield _Form(features.complement(), P, P @ C, True, inflation), members[large]
-            members = members[~large]
-    yield _Form(features, G, C), members
+            return _Form(features.complement(), P, P @ C, complement=True, inflation=inflation)
+    return _Form(features, G, C)
 
 
 @dataclass(frozen=True)
