@@ -65,6 +65,7 @@ TESTS = {
         "path dependent ensemble tuning",
         "formulas_of_a_fit trust fuzz uncertainty tuning",
     ),
+    "_members/deletion": ("path ensemble uncertainty", "formulas_of_a_fit trust fuzz uncertainty"),
     "_members/jackknife": ("path ensemble uncertainty", "formulas_of_a_fit trust fuzz uncertainty"),
     "_tuning": (
         "schemes goldens tuning",

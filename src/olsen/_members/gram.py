@@ -75,7 +75,9 @@ def from_moments(
     if _complement_pays(G, features):
         values = _complement(G, moments.C, scale, features, threads=threads)
     if values is None:
-        values, doubtful = _with_probes(G, moments.C, scale, features, threads, columns)
+        values, doubtful = _with_probes(
+            G, moments.C, scale, features=features, threads=threads, columns=columns
+        )
     intercepts = moments.mean_y - _times(values, features, moments.mean_x)
     return Solution(values, intercepts, doubtful, "gram")
 
@@ -84,6 +86,7 @@ def _with_probes(
     G: Array,
     C: Array,
     scale: Array,
+    *,
     features: Subsets,
     threads: Threads,
     columns: Callable[[], Columns] | None,
@@ -331,21 +334,21 @@ def _complement(
     if not inflation < 1e3:
         return None
     q = C.shape[1]
-    outside = features.complement()
+    complements = features.complement()
     no_data = kernels.MemberData.none(len(P))
     y = _solve_principal(
-        P, full, scale, q=q, features=outside, threads=threads, data=no_data
+        P, full, scale, q=q, features=complements, threads=threads, data=no_data
     ).values
     values = np.empty((len(features.indices), q))
 
     def work(start: int, stop: int) -> None:
-        inside = features.slice(start, stop).mask()
+        in_member = features.slice(start, stop).mask()
         entries = slice(features.indptr[start], features.indptr[stop])
-        outside_entries = slice(outside.indptr[start], outside.indptr[stop])
+        complement_entries = slice(complements.indptr[start], complements.indptr[stop])
         for t in range(q):
-            dense = np.zeros(inside.shape)
-            dense[~inside] = y[outside_entries, t]
-            values[entries, t] = (full[:, t] - dense @ P)[inside]
+            dense = np.zeros(in_member.shape)
+            dense[~in_member] = y[complement_entries, t]
+            values[entries, t] = (full[:, t] - dense @ P)[in_member]
 
     threads.quiet()(work, len(features), chunk=64)  # not fewer: every product reads all of P
     return values

@@ -8,7 +8,6 @@ of the rows. CUDA's ``lstsq`` is never called: it is silently wrong for dependen
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -85,39 +84,22 @@ def _from_host(
     solver: str,
     threads: Threads,
 ) -> MemberSum:
-    """Sum of members solved on the host, which receives only the columns they use."""
+    """Sum of members solved on the host, from a copy of the data and the moments of the device."""
     space = problem.space
-    k = len(members)
-    device_features = features.take(members)
-    columns = np.unique(device_features.indices)
-    X = space.xp.take(problem.X, space.put(columns), axis=1)
-    host = RowData(
-        X=np.asarray(space.get(X), dtype=np.float64),
-        Y=np.asarray(space.get(problem.Y), dtype=np.float64),
-        weight=None
-        if problem.weight is None
-        else np.asarray(space.get(problem.weight), dtype=np.float64),
-        fit_intercept=problem.fit_intercept,
+    X, Y, weight = (
+        None if array is None else np.asarray(space.get(array), dtype=np.float64)
+        for array in (problem.X, problem.Y, problem.weight)
     )
+    assert Y is not None
+    host = RowData(X, Y, weight, problem.fit_intercept)
     if samples is None and problem.has_moments and space.dtype == space.xp.float64:
-        moments = problem.moments.on_host()
-        host.keep_moments(
-            replace(
-                moments,
-                mean_x=moments.mean_x[columns],
-                G=moments.G[np.ix_(columns, columns)],
-                C=moments.C[columns],
-            )
-        )
-    host_features = Subsets(
-        len(columns), device_features.indptr, np.searchsorted(columns, device_features.indices)
-    )
+        host.keep_moments(problem.moments.on_host())
+    host_features = features.take(members)
     solution = solve(host, host_features, samples, solver=solver, sharing=threads)
-    coef = np.zeros((problem.shape[1], host.Y.shape[1]))
-    coef[columns] = member_sum(host_features, solution.values)
+    k = len(members)
     mean_y = k * mean_target(host, samples, np.full(k, 1 / k))
     return MemberSum(
-        coef=space.put(coef),
+        coef=space.put(member_sum(host_features, solution.values)),
         intercept=space.put(solution.intercepts.sum(axis=0)),
         mean_y=space.put(mean_y),
         refitted=int(solution.refitted.sum()),

@@ -167,7 +167,8 @@ class _Path:
             Z = np.zeros_like(A)
             Z[ranked] = Q.T if member_rows is None else la.solve_triangular(R, A[ranked], trans="T")
         z = Z[:, sample] @ centred.Y[sample]
-        return cls(centred, Z, z, L, ranked, np.arange(A.shape[1])[sample])
+        all_rows = np.arange(A.shape[1])
+        return cls(centred, Z=Z, z=z, L=L, ranked=ranked, rows=all_rows[sample])
 
     def coefficients(self, size: int, right: Array) -> Array:
         """Solution of L' b = right on the columns of a size that add rank."""
