@@ -164,10 +164,11 @@ class Chart:
     def mark(self, x: float, text: str) -> None:
         """Add a vertical line with a label beside it."""
         position = self.x(x)
-        is_left = position > 0.7 * WIDTH
-        offset, anchor = (-5, "end") if is_left else (5, "start")
         self.marks.append(_vertical("chosen", position, FRAME.top, FRAME.bottom))
-        self.marks.append(_text(position + offset, FRAME.top + 12, text, anchor))
+        if position > 0.7 * WIDTH:
+            self.marks.append(_text(position - 5, FRAME.top + 12, text, "end"))
+        else:
+            self.marks.append(_text(position + 5, FRAME.top + 12, text, "start"))
 
     def render(self) -> str:
         """Return the chart as an svg element."""

@@ -29,7 +29,7 @@ ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
 
 
 def escape_control(text: object) -> str:
-    r"""A text with every character that is not printable as its escape, the way Python writes it.
+    r"""Replace every character that is not printable by its escape, the way Python writes it.
 
     >>> escape_control("a\x1b[31m\u202eb")
     'a\\x1b[31m\\u202eb'
@@ -43,8 +43,7 @@ def escape_control(text: object) -> str:
 
 
 def shortened(text: object, longest: int = LONGEST_NAME) -> str:
-    """A text as it is shown, in at most `longest` characters: of longer ones the middle is left
-    out.
+    """Escape a text and cut it to at most `longest` characters: longer ones lose their middle.
 
     >>> shortened("a" * 30 + "b" * 30, 11)
     'aaaaa…bbbbb'
@@ -55,9 +54,7 @@ def shortened(text: object, longest: int = LONGEST_NAME) -> str:
 
 
 def quoted(text: object, longest: int = LONGEST_NAME) -> str:
-    """A text for a message, in quotation marks: as Python writes it, the middle of a long one left
-    out.
-    """
+    """Quote a text for a message as Python writes it; a long one loses its middle."""
     return repr(_cut(str(text), longest))
 
 
@@ -75,61 +72,56 @@ def scale_of_names(names: list[str]) -> tuple[list[float], str] | None:
     All have one number each, with the same text around it, and the numbers rise or fall throughout.
     Numbers that only count the columns (x0, x1, ...; w0001, w0002, ...) are no scale.
     """
-    found = [
-        re.fullmatch(r"(\D*?)([-+]?\d+(?:\.\d*)?)((?:[^\d.].*)?)", name.strip()) for name in names
-    ]
-    numbers = [float(match[2]) for match in found if match]
-    around = {
-        " ".join((match[1], match[3])).strip(" _:-[]()") if match else None for match in found
-    }
-    ordered, n = sorted(set(numbers)), len(found)
-    counted_only = numbers in (list(range(n)), list(range(1, n + 1)))
-    if (
-        n < 3
-        or None in around
-        or len(around) > 1
-        or counted_only
-        or numbers not in (ordered, ordered[::-1])
-    ):
+    pattern = re.compile(r"(\D*?)([-+]?\d+(?:\.\d*)?)((?:[^\d.].*)?)")
+    matches = [match for name in names if (match := pattern.fullmatch(name.strip()))]
+    n_names = len(names)
+    if n_names < 3 or len(matches) < n_names:
         return None
-    return numbers, around.pop() or ""
+    numbers = [float(match[2]) for match in matches]
+    units = {f"{match[1]} {match[3]}".strip(" _:-[]()") for match in matches}
+    ascending = sorted(set(numbers))
+    is_count = numbers in (list(range(n_names)), list(range(1, n_names + 1)))
+    if len(units) > 1 or is_count or numbers not in (ascending, ascending[::-1]):
+        return None
+    return numbers, units.pop()
 
 
 def counted(n: int, noun: str) -> str:
-    """
+    """Format a number of things, with the noun in the plural if there is not one.
+
     >>> counted(1, "column"), counted(732, "row")
     ('1 column', '732 rows')
     """
     return f"{n} {noun}{'s' * (n != 1)}"
 
 
-def percent(share: float) -> str:
-    """A share in per cent; what is not all, or not nothing, is not rounded to it.
+def percent(fraction: float) -> str:
+    """Format a fraction in per cent; what is neither all nor nothing is not rounded to it.
 
     >>> percent(0.5), percent(1.0), percent(0.999), percent(0.001)
     ('50%', '100%', '>99%', '<1%')
     """
-    if 0.995 <= share < 1 - ROUNDING:
+    if 0.995 <= fraction < 1 - ROUNDING:
         return ">99%"
-    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+    return "<1%" if 0 < fraction < 0.005 else f"{fraction:.0%}"
 
 
 def size_of(mean: float, count: int) -> str:
-    """How many of so many columns or rows a member has, exactly or on average.
+    """Number of columns or rows of a member among `count`, exactly or on average.
 
     >>> size_of(3, 6), size_of(5.94, 6), size_of(6, 6)
     ('3 of 6 (50%)', '5.94 of 6 on average (99%)', 'all 6')
     """
     if mean >= count - ROUNDING:
         return f"all {count}"
-    whole = abs(mean - round(mean)) < ROUNDING
-    shown = f"{round(mean)} of {count}" if whole else f"{mean:.4g} of {count} on average"
-    return f"{shown} ({percent(mean / count)})"
+    fraction = percent(mean / count)
+    if abs(mean - round(mean)) < ROUNDING:
+        return f"{round(mean)} of {count} ({fraction})"
+    return f"{mean:.4g} of {count} on average ({fraction})"
 
 
 def padded(text: str, width: int) -> str:
-    """A text with spaces behind it, up to a width on a terminal, where some letters are as wide as
-    two.
+    """Append spaces to a text, up to a width on a terminal, where some letters are as wide as two.
 
     >>> padded("ab", 4), padded("\u6e29\u5ea6", 5)
     ('ab  ', '\u6e29\u5ea6 ')
@@ -138,7 +130,7 @@ def padded(text: str, width: int) -> str:
 
 
 def columns_of(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """Count the columns of a terminal that a text takes."""
     return sum(
         0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
         for c in text
@@ -146,12 +138,13 @@ def columns_of(text: str) -> int:
 
 
 def number(value: float | None, form: str = ".4g") -> str:
-    """A number, or a dash where there is none."""
+    """Format a number, or a dash for None and for values that are not finite."""
     return "-" if value is None or not math.isfinite(value) else format(value, form)
 
 
 def listed(names: list[str]) -> str:
-    """
+    """Join names with commas and "and".
+
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
     """
@@ -159,8 +152,7 @@ def listed(names: list[str]) -> str:
 
 
 def with_error(value: float | None, error: float | None) -> str:
-    """A difference with its standard error, which says how many digits there are; nothing where
-    there is none.
+    """Format a difference with its standard error, which sets the number of digits; empty for None.
 
     >>> with_error(0.0049171, 0.0042), with_error(-1234.5, 21.3), with_error(None, None)
     ('+0.0049 ± 0.0042', '-1234 ± 21', '')
@@ -174,12 +166,9 @@ def with_error(value: float | None, error: float | None) -> str:
 
 
 def heading_lines(data: dict[str, Any]) -> list[str]:
-    """What was read, and notes about it."""
-    name, target = shortened(data["name"], 200), shortened(data["target"])
-    head = (
-        f"{name}: {counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}, target"
-        f" {target}"
-    )
+    """Lines about the table that was read, with notes."""
+    size = f"{counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}"
+    head = f"{shortened(data['name'], 200)}: {size}, target {shortened(data['target'])}"
     return [head, *(f"  note: {escape_control(message)}" for message in data["messages"])]
 
 
@@ -215,8 +204,12 @@ def table_lines(
 
 
 def interval_text(interval: dict[str, Any]) -> str:
-    """What is expected of new observations."""
-    share, half = f"{interval['coverage']:.0%}", interval["half_width"]
-    if half is None:
-        return f"Rows are too few for an interval that holds {share} of new observations."
-    return f"{share} of new observations are expected within ± {number(half)} of their prediction."
+    """Say how far new observations are expected to be from their prediction."""
+    half_width = interval["half_width"]
+    coverage = f"{interval['coverage']:.0%}"
+    if half_width is None:
+        return f"Rows are too few for an interval that holds {coverage} of new observations."
+    return (
+        f"{coverage} of new observations are expected within ± {number(half_width)} of their"
+        " prediction."
+    )

@@ -353,34 +353,34 @@ def facts(model: Any) -> dict[str, str]:
     design = model._result().design
     attributes = vars(model)
     weights_of_targets = scheme_weights(model)
-    found = {
+    lines = {
         "members": _members_text(model, weights_of_targets),
         "columns in a member": size_of(float(np.sum(model.inclusion_)), model.n_features_in_),
     }
     if not design.all_rows:
         n_rows = resolve_size(design.max_samples, design.n_rows, "max_samples")
-        found["rows in a member"] = size_of(n_rows, design.n_rows)
+        lines["rows in a member"] = size_of(n_rows, design.n_rows)
     if "best_score_" in attributes:
-        found["error of prediction"] = _error_text(model)
+        lines["error of prediction"] = _error_text(model)
         explained = _explained_variance(model)
         if explained is not None:
-            found["R² of held-out rows"] = f"{explained:.3f}"
-        found["estimated by"] = CRITERIA.get(model.criterion_, str(model.criterion_))
+            lines["R² of held-out rows"] = f"{explained:.3f}"
+        lines["estimated by"] = CRITERIA.get(model.criterion_, str(model.criterion_))
         if cautions := caution(design.n_rows, weights_of_targets):
-            found["caution"] = " ".join(cautions)
+            lines["caution"] = " ".join(cautions)
     for target, weights in enumerate(weights_of_targets):
         of_target = f", target {target}" if isinstance(model.scheme_weights_, list) else ""
         schemes = sorted(weights.items(), key=lambda scheme: -scheme[1])
         percents = [f"{scheme} {percent(weight)}" for scheme, weight in schemes]
-        found[f"sampling schemes{of_target}"] = ", ".join(percents)
-    found["scale"] = ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
+        lines[f"sampling schemes{of_target}"] = ", ".join(percents)
+    lines["scale"] = ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
     if attributes.get("stacking_advantage_") is not None:
         kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
-        found["weights"] = f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
-    found["solver"] = str(model.solver_)
+        lines["weights"] = f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
+    lines["solver"] = str(model.solver_)
     if model.n_fallbacks_:
-        found["solver"] += f"; {model.n_fallbacks_} members refitted from the data"
-    return found
+        lines["solver"] += f"; {model.n_fallbacks_} members refitted from the data"
+    return lines
 
 
 def scheme_weights(model: Any) -> list[dict[str, float]]:
