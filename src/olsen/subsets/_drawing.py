@@ -8,7 +8,6 @@ of the row's number.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -178,10 +177,17 @@ def draw(
     if sampling == "bernoulli" or size is None:
         max_members = max(1, CHUNK_ITEMS // n_items)  # the mask of a group must fit into memory
         per_group = min(per_group, max_members)
-    scheme = _Scheme(sampling, size, chances, per_group)
     first_group = start // per_group
     last_group = -(-stop // per_group)
     n_groups = last_group - first_group
+
+    def subsets_of(raw: Keys) -> Subsets:
+        """Subsets of all members of the groups, from one row of keys per group."""
+        if sampling == "bernoulli":
+            return _flip_coins(raw[:, :n_items], chances, per_group)
+        if size is None:
+            return _systematic(raw, chances, per_group)
+        return _cut_blocks(raw[:, :n_items], size, per_group)
 
     def draw_groups(begin: int, end: int) -> Subsets:
         parts = []
@@ -189,7 +195,7 @@ def draw(
         for a in range(first_group + begin, first_group + end, step):
             b = min(a + step, first_group + end)
             raw = raw_keys(n_items + 1, a, b, seed=seed, stream=stream, attempt=attempt)
-            parts.append(scheme.subsets(raw))
+            parts.append(subsets_of(raw))
         return Subsets._joined(parts, n_items)
 
     if threads is not None and n_groups * n_items >= MIN_THREADED_ITEMS:
@@ -198,28 +204,6 @@ def draw(
         groups = draw_groups(0, n_groups)
     skip = start - first_group * per_group
     return groups.slice(skip, skip + stop - start)
-
-
-@dataclass(frozen=True)
-class _Scheme:
-    """How random keys become subsets."""
-
-    sampling: str
-    size: int | None
-    chances: NDArray[np.float64]  # probability of each item
-    per_group: int
-
-    def subsets(self, raw: Keys) -> Subsets:
-        """Subsets of all members of the groups, from one row of keys per group.
-
-        A row has one key more than there are items.
-        """
-        n_items = len(self.chances)
-        if self.sampling == "bernoulli":
-            return _flip_coins(raw[:, :n_items], self.chances, self.per_group)
-        if self.size is None:
-            return _systematic(raw, self.chances, self.per_group)
-        return _cut_blocks(raw[:, :n_items], self.size, self.per_group)
 
 
 def draw_members(
@@ -285,8 +269,8 @@ def draw_members(
     ([4, 4, 4], [10, 10, 10])
     """
     columns = _size_or_probabilities(max_features, n_columns, "max_features")
-    rows = _size_or_probabilities(max_samples, n_rows, "max_samples")
-    scheme: dict[str, Any] = {
+    n_samples = resolve_size(max_samples, n_rows, "max_samples")
+    settings: dict[str, Any] = {
         "seed": seed,
         "sampling": sampling,
         "design": design,
@@ -294,11 +278,11 @@ def draw_members(
     }
 
     def draw_both(first: int, last: int, attempt: int) -> tuple[Subsets, Subsets | None]:
-        position: dict[str, Any] = {"start": first, "attempt": attempt}
-        features = draw(n_columns, last, **scheme, **position, **columns)
-        if rows.get("size") == n_rows:
+        members: dict[str, Any] = {**settings, "start": first, "attempt": attempt}
+        features = draw(n_columns, last, **members, **columns)
+        if n_samples == n_rows:
             return features, None
-        return features, draw(n_rows, last, stream=Stream.ROWS, **scheme, **position, **rows)
+        return features, draw(n_rows, last, stream=Stream.ROWS, size=n_samples, **members)
 
     features, samples = draw_both(start, stop, 0)
     if sampling == "fixed":
@@ -308,7 +292,7 @@ def draw_members(
     freedom = row_counts - fit_intercept
     (column_setting,) = columns.values()
     expected_columns = np.sum(column_setting)
-    expected_rows = n_distinct if samples is None else rows["size"]
+    expected_rows = n_distinct if samples is None else n_samples
     is_overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
     sizes = features.sizes.copy()
     column_lists = list(features)

@@ -64,7 +64,8 @@ LETTERS = {
     "excess": Letter("a relative excess, positive", LEAST),
     "n": ROWS,
     "p": _count("columns"),
-    "n_features": _count("columns"),
+    "n_features": _count("columns", 0.0),
+    "n_subsets": _count("subsets, enough for a standard error", 4.0),
     "n_samples": ROWS,
     "overlap": _count(
         "shared columns", 0.0, way_out="theory.expected_risk averages over random overlaps."
@@ -150,8 +151,8 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def covariance(Sigma: ArrayLike) -> Floats:
-    r"""A covariance matrix, or the vector of its diagonal, as floats: finite, symmetric, positive
-    semidefinite.
+    r"""The covariance matrix, finite, symmetric and positive semidefinite, from itself or from its
+    diagonal.
 
     Symmetry and semidefiniteness are checked on the correlations :math:`H = D^{-1/2}\Sigma
     D^{-1/2}`, where :math:`D` is the diagonal of :math:`\Sigma`, so that units do not matter, and
@@ -168,16 +169,16 @@ def covariance(Sigma: ArrayLike) -> Floats:
             "Sigma must be p x p (or its diagonal), of at least one column; got shape"
             f" {Sigma.shape}."
         )
-    is_matrix = Sigma.ndim == 2
-    variances = np.diag(Sigma) if is_matrix else Sigma
-    checked("the diagonal of Sigma", variances, LETTERS["variances"])
-    if is_matrix:
-        require(np.isfinite(Sigma), "Sigma must be finite; got nan or infinite covariances.")
-        _require_semidefinite(Sigma)
+    if Sigma.ndim == 1:
+        return np.diag(checked("the diagonal of Sigma", Sigma, LETTERS["variances"]))
+    checked("the diagonal of Sigma", np.diag(Sigma), LETTERS["variances"])
+    require(np.isfinite(Sigma), "Sigma must be finite; got nan or infinite covariances.")
+    _require_semidefinite(Sigma)
     return Sigma
 
 
 def _require_semidefinite(Sigma: Floats) -> None:
+    """Raise unless the correlations are symmetric and semidefinite up to rounding."""
     p = len(Sigma)
     deviation = np.sqrt(np.diag(Sigma))
     is_constant = deviation == 0

@@ -20,7 +20,6 @@ from ._distributions import PairTerms
 
 Inflation = Callable[[Floats], Floats]
 
-MIN_ACCEPTANCE = 1e-6  # probability below which an error is better than a risk
 MAX_SIZES = 300  # sizes of members that are summed over
 MAX_TERMS = 2 << 20  # of the sum over sizes and overlaps
 
@@ -50,7 +49,7 @@ def member_terms(n: int, p: int, alpha: float, eta: float) -> Members:
         columns += weights @ x
         bias += weights @ ((1 - x / p) * (1 + v))
         variance += weights @ v
-    if accepted <= MIN_ACCEPTANCE:
+    if accepted <= 1e-6:  # an error is better than a risk
         raise ValueError(
             f"coin flips that expect {alpha * p:.6g} columns and n_samples = {eta * n:.6g} rows have"
             f" two rows more than columns with probability {accepted:.1g}: every subset is rejected."

@@ -15,6 +15,7 @@ from ._arguments import Counts, Floats
 Weighted: TypeAlias = tuple[Counts, Floats]  # values of a count, weights of the values
 Numbers: TypeAlias = NDArray[np.floating[Any] | np.integer[Any]]
 
+MAX_EXACT_TERMS = 4e8  # of a sum over pairs conditioned on acceptance: seconds of work
 NEGLIGIBLE = 1e-13  # rejection probability below which the truncation does not change the result
 
 
@@ -65,6 +66,12 @@ def hypergeometric(total: int, marked: int, drawn: int) -> Weighted:
     ways_in = (marked - x) * (drawn - x)  # to exchange an unmarked item for a marked one
     ways_out = (x + 1) * (total - marked - drawn + x + 1)
     return values, _normalise(np.log(ways_in / ways_out))
+
+
+def shared_rows(n: int, tau: int) -> Weighted:
+    """Values and weights of the number of rows that two independent members of tau rows share."""
+    values, weights = hypergeometric(n, tau, tau)
+    return thin(values, weights)
 
 
 def binomial(trials: int, probability: float, max_count: int | None = None) -> Weighted:
@@ -224,6 +231,13 @@ def accepted_coins(p_member: Floats, p_shared: Floats, left_out: Floats, max_siz
     p_alone = 2 * (p_member - p_shared)
     last_shared = _last_count(p_shared, max_size)
     last_alone = _last_count(p_alone, 2 * max_size)
+    n_terms = len(p_member) * (last_shared + 1.0) * (last_alone + 1.0)
+    if n_terms > MAX_EXACT_TERMS:
+        raise ValueError(
+            f"members of {p_member.sum():.6g} expected columns are drawn again above n - 2 ="
+            f" {max_size}, with more than negligible probability; to count this exactly takes"
+            f" {n_terms:.1g} terms. Use smaller probabilities, or the limit, theory.diagonal_risk."
+        )
     masses = np.zeros((2, last_shared + 1, last_alone + 1))
     masses[0, 0, 0] = 1.0
     for shared, alone, energy in zip(p_shared, p_alone, left_out, strict=True):
@@ -239,13 +253,6 @@ def accepted_coins(p_member: Floats, p_shared: Floats, left_out: Floats, max_siz
     acceptance = np.maximum(0.0, 2 * p_first_fits - 1)
     overlaps: Floats = np.sum(masses * acceptance, axis=2)
     return overlaps
-
-
-def accepted_coins_cost(p_member: Floats, p_shared: Floats, max_size: int) -> float:
-    """Number of terms that `accepted_coins` sums."""
-    n_shared = _last_count(p_shared, max_size) + 1.0
-    n_alone = _last_count(2 * (p_member - p_shared), 2 * max_size) + 1.0
-    return len(p_member) * n_shared * n_alone
 
 
 def _last_count(probabilities: Floats, max_count: int) -> int:

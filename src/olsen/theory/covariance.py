@@ -25,8 +25,6 @@ from . import _arguments
 from ._arguments import ROWS, Counts, Floats, Letter, checked, letters, require, scalar
 from ._pairs import mean_of_pairs
 
-AT_LEAST_FOUR = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
-
 
 class _Member(NamedTuple):
     """A member, and what its pairs with other members need of it."""
@@ -45,11 +43,11 @@ def _problem(Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
     require(beta.ndim == 1, f"beta must be a vector of length p; got shape {beta.shape}.")
     p = len(beta)
     Sigma = _arguments.covariance(Sigma)
-    if Sigma.shape not in ((p,), (p, p)):
+    if len(Sigma) != p:
         raise ValueError(
             f"Sigma must be p x p (or its diagonal) for beta of length p = {p}; got {Sigma.shape}."
         )
-    return np.diag(Sigma) if Sigma.ndim == 1 else Sigma, beta
+    return Sigma, beta
 
 
 def _columns(name: str, features: ArrayLike, p: int) -> Counts:
@@ -337,7 +335,7 @@ def covariance_risk(
     penalty = scalar("penalty", penalty)
     rows = round(scalar("eta", eta) * n)
     require(rows, f"eta = {eta:.6g} leaves no row of n = {n:g} to a member; give more of either.")
-    n_subsets = int(scalar("n_subsets", n_subsets, AT_LEAST_FOUR))
+    n_subsets = int(scalar("n_subsets", n_subsets))
     is_redrawn = penalty == 0 and alpha.sum() <= rows - 2  # the paper's rule, for least squares
     max_size = rows - 2 if is_redrawn else p
     subsets = _draw(alpha, p, n_subsets, max_size, rng=np.random.default_rng(rng))

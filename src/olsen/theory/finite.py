@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from . import _coin_rows, _distributions
 from ._arguments import (
     EXPECTED_COLUMNS,
+    LETTERS,
     Floats,
     checked,
     letters,
@@ -362,7 +363,10 @@ def _broadcast_terms(
     require_choice("sampling", sampling, SAMPLINGS)
     require_choice("design", design, DESIGNS)
     n, p, tau = letters(n=n, p=p, n_samples=n if n_samples is None else n_samples)
-    m = checked("n_features", n_features, EXPECTED_COLUMNS)  # whole for fixed sizes: `_check_sizes`
+    columns = LETTERS["n_features"] if sampling == "fixed" else EXPECTED_COLUMNS
+    m = checked("n_features", n_features, columns)
+    require_at_most("n", n, n_samples=tau)
+    require_at_most("p", p, n_features=m)
     sizes = np.broadcast(n, p, m, tau)
     terms = [
         _terms(int(n), int(p), float(m), int(tau), sampling=sampling, design=design)
@@ -377,7 +381,7 @@ def _broadcast_terms(
 
 def _terms(n: int, p: int, m: float, tau: int, *, sampling: str, design: str) -> _Terms:
     """Terms for one combination of sizes."""
-    _check_sizes(n, p, m, tau, sampling=sampling)
+    _check_sizes(m, tau, sampling=sampling)
     if sampling == "fixed" and tau - 1 <= m <= tau + 1:
         infinite = np.full(5, inf)
         bias = infinite if m < p else np.zeros(5)
@@ -391,16 +395,11 @@ def _terms(n: int, p: int, m: float, tau: int, *, sampling: str, design: str) ->
     return _Terms(bias, variance, averages.column_group, row_group, averages.shrinkage)
 
 
-def _check_sizes(n: int, p: int, m: float, tau: int, *, sampling: str) -> None:
-    require(0 < tau <= n, f"n_samples must be in [1, n]; got n_samples = {tau}, n = {n}.")
-    require(0 <= m <= p, f"n_features must be in [0, p]; got n_features = {m:g}, p = {p}.")
+def _check_sizes(m: float, tau: int, *, sampling: str) -> None:
+    """Raise where members have more columns than least squares on their rows allows."""
     if sampling == "bernoulli":
         require(tau >= 2, f"coin flips with rejection need n_samples >= 2; got {tau}.")
         return
-    require(
-        m == int(m),
-        f"fixed sizes are whole numbers; got n_features = {m}. Or sampling='bernoulli'.",
-    )
     require(
         m <= tau + 1,
         "n_features must be at most n_samples - 2 (more rows than columns per member); got"
@@ -475,10 +474,8 @@ def _mean_inflation(a: ArrayLike, n: int, tau: int, row_design: str) -> Floats:
     a = np.asarray(a, dtype=float)
     if tau == n or row_design == "balanced":
         return _inflation(a, tau, max(0, 2 * tau - n))
-    shared_rows, weights = _distributions.hypergeometric(n, tau, tau)
-    shared_rows, weights = _distributions.thin(shared_rows, weights)
     mean = np.zeros(len(a))
-    for t, weight in zip(shared_rows, weights, strict=True):
+    for t, weight in zip(*_distributions.shared_rows(n, tau), strict=True):
         mean += weight * _inflation(a, tau, t)
     return mean
 

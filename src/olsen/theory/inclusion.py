@@ -19,8 +19,6 @@ from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, letters, scalar
 from ._pairs import mean_of_pairs
 from .covariance import _effective_penalty
 
-MAX_EXACT_TERMS = 4e8  # of a sum over pairs conditioned on acceptance: seconds of work
-
 
 def diagonal_risk(
     variances: "ArrayLike",
@@ -156,14 +154,6 @@ def expected_diagonal_risk(
     if rejected < _distributions.NEGLIGIBLE:
         pair, _ = _distributions.coins_one_by_one(in_both, missed_by_both, max_size)
     else:
-        n_terms = _distributions.accepted_coins_cost(alpha, in_both, max_size)
-        if n_terms > MAX_EXACT_TERMS:
-            raise ValueError(
-                f"members of {columns:.6g} expected columns have more than n - 2 = {rows - 2:.6g}"
-                f" with a probability of {rejected:.1g} and are drawn again; to count this exactly"
-                f" takes {n_terms:.1g} terms. Use smaller probabilities, or the limit,"
-                " theory.diagonal_risk."
-            )
         pair = _distributions.accepted_coins(alpha, in_both, missed_by_both, max_size)
     single_risk = _inflated(single, sigma, rows)
     pair_risk = _inflated(pair, sigma, rows)
@@ -208,12 +198,11 @@ def ridge_matched_probabilities(Sigma: "ArrayLike", penalty: float, *, n: float)
     Sigma = _arguments.covariance(Sigma)
     rows = scalar("n", n, ROWS_OF_A_LIMIT)
     penalty = scalar("penalty", penalty)
-    is_diagonal = Sigma.ndim == 1
-    s, vectors = (Sigma, np.eye(len(Sigma))) if is_diagonal else np.linalg.eigh(Sigma)
+    s, vectors = np.linalg.eigh(Sigma)
     s = np.maximum(s, 0.0)  # negative eigenvalues are rounding
     mu = _effective_penalty(s, rows, penalty)
     smoother = s / np.where(s > 0, s + mu, 1.0)
-    return np.minimum(vectors**2 @ smoother, 1.0)
+    return np.asarray(np.minimum(vectors**2 @ smoother, 1.0))
 
 
 def optimal_probabilities(

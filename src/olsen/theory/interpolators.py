@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._arguments import Counts, Floats, letters, require, require_at_most, require_choice
-from ._distributions import hypergeometric, thin
+from ._distributions import shared_rows
 from ._pairs import mean_of_pairs, rescale, same_group_fraction
 
 
@@ -99,8 +99,7 @@ def _mean_pair_terms(n: Floats, p: Floats, m: Floats, tau: Floats) -> Floats:
     sizes = np.broadcast(n, p, m, tau)
     means = []
     for n_, p_, m_, tau_ in sizes:
-        shared_rows, weights = hypergeometric(int(n_), int(tau_), int(tau_))
-        shared_rows, weights = thin(shared_rows, weights)
-        bias, variance = _pair_terms(p_, m_, tau_, shared_rows)
+        t, weights = shared_rows(int(n_), int(tau_))
+        bias, variance = _pair_terms(p_, m_, tau_, t)
         means.append((weights @ bias, weights @ variance))
     return np.transpose(means).reshape(2, *sizes.shape)
