@@ -352,7 +352,6 @@ def _columns(X: ArrayLike, center: bool) -> Floats:
 
 def _probabilities(max_features: ArrayLike, p: int) -> Floats:
     """One inclusion probability per column from a count, a fraction or an array."""
-    """One inclusion probability per column from a count, a fraction or an array."""
     alpha = as_numbers("max_features", max_features)
     if alpha.ndim == 0:
         is_count = np.asarray(max_features).dtype.kind in "iu"
@@ -367,9 +366,6 @@ def _probabilities(max_features: ArrayLike, p: int) -> Floats:
 
 
 def _refuse_collinear(X: Floats) -> None:
-    """Raise, naming the columns, if columns are constant, proportional, or (n >= p) a combination
-    of others.
-    """
     """Raise, naming the columns, if columns are constant, proportional, or (n >= p) a combination
     of others.
     """
@@ -393,9 +389,6 @@ def _combination(unit: Floats) -> tuple[int, list[int]] | None:
     """The first dependent column and the columns it depends on, from a pivoted QR; None at full
     rank.
     """
-    """The first dependent column and the columns it depends on, from a pivoted QR; None at full
-    rank.
-    """
     p = unit.shape[1]
     # eigenvalues above 1e-10 exclude dependence, and the Gram matrix shows this at a fraction of
     # the cost
@@ -414,9 +407,6 @@ def _combination(unit: Floats) -> tuple[int, list[int]] | None:
 
 
 def _proportional(unit: Floats) -> tuple[int, list[int]] | None:
-    """Two proportional columns of a wide matrix, found as neighbours along one fixed direction;
-    None without any.
-    """
     """Two proportional columns of a wide matrix, found as neighbours along one fixed direction;
     None without any.
     """

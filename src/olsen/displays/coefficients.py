@@ -93,7 +93,7 @@ class CoefficientDisplay:
             An ensemble, any linear model, or a pipeline that ends with one; intervals need a method
             ``coef_interval``.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), default=None
-            Rows, as they are given to the pipeline, whose standard deviations multiply the
+            Rows, in the form that the pipeline takes, whose standard deviations multiply the
             coefficients, so that columns in different units compare.
         coverage : float, default=0.9
             Nominal coverage of the intervals.

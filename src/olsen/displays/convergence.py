@@ -17,7 +17,7 @@ PREDICTIONS_PER_BATCH = 1 << 21  # 16 MiB in memory at once
 class ConvergenceDisplay:
     r"""Error on given rows against the number of members.
 
-    The error of the first k members, in the order in which they were drawn, and its mean over all
+    The error of the first k members, in the order of drawing, and its mean over all
     orders of the same members, which is exact for equal weights,
 
     .. math:: C + \frac{A - C}{k},

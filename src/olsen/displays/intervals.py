@@ -124,7 +124,7 @@ class IntervalDisplay:
             As in ``predict_interval``.
         target : int, default=None
             Index of the target, if there are several.
-        ax : matplotlib Axes or two of them, default=None
+        ax : one or two matplotlib Axes, default=None
             Where to draw; None: a new figure.
 
         Returns
@@ -169,7 +169,7 @@ class IntervalDisplay:
             Lower and upper ends.
         coverage : float, default=None
             Nominal coverage of the intervals.
-        ax : matplotlib Axes or two of them, default=None
+        ax : one or two matplotlib Axes, default=None
             Where to draw; None: a new figure.
 
         Returns
@@ -184,7 +184,7 @@ class IntervalDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or two of them, default=None
+        ax : one or two matplotlib Axes, default=None
             Where to draw; None: a new figure. On a single Axes, coverage by bins is not drawn.
 
         Returns

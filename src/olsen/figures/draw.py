@@ -202,7 +202,6 @@ def _select(table: Table, panel: str, series: str, kind: str) -> Curve:
 
 def _look(color: str, style: str = "o-", face: str | None = None, **changes: Any) -> dict[str, Any]:
     """Style of a curve: colour, marker and line; `face` is the colour of the inside of the marker."""
-    """Style of a curve: colour, marker and line; `face` is the colour of the inside of the marker."""
     marker = {"marker": style[0], "mfc": face or color, "mew": 0.8, "ms": 3.2}
     line = {"color": color, "ls": style[1:] or "none", "lw": 1.1}
     return marker | line | changes
@@ -221,15 +220,15 @@ SCALED = {"mu=1": ("o-", None), "best mu": ("s:", "white")}
 
 PICTURES: Mapping[str, Picture] = {
     "figure2": Picture(
-        (COLUMN_WIDTH, 3.1),
-        (("risk", {}),),
-        {
+        size=(COLUMN_WIDTH, 3.1),
+        panels=(("risk", {}),),
+        curves={
             f"{gamma}, {rows}": _look(color, *SAMPLED[rows])
             for gamma, color in GAMMAS.items()
             for rows in SAMPLED
         }
         | {f"{gamma}, optimal ridge": _dashed(color) for gamma, color in GAMMAS.items()},
-        {**MEMBERS, "yscale": "log", "ylabel": "risk"},
+        axes={**MEMBERS, "yscale": "log", "ylabel": "risk"},
         legend_columns=2,
         key={
             **{gamma: {"color": color, "lw": 3} for gamma, color in GAMMAS.items()},
@@ -240,30 +239,30 @@ PICTURES: Mapping[str, Picture] = {
         },
     ),
     "figure3": Picture(
-        (COLUMN_WIDTH, 4.6),
-        (
+        size=(COLUMN_WIDTH, 4.6),
+        panels=(
             ("alpha_*", {"title": r"$\alpha=\alpha_*$, best for $k=\infty$", "yscale": "log"}),
             ("alpha of k", {"title": r"$\alpha$ best for the $k$ at hand"}),
         ),
-        {
+        curves={
             "k=20": _look(VERMILLION),
             "k=100": _look(ORANGE, "s-"),
             "k=500": _look(BLUE, "^-"),
             "optimal ridge": _dashed(),
         },
-        NOISE,
+        axes=NOISE,
     ),
     "figure4": Picture(
-        (COLUMN_WIDTH, 2.7),
-        (("risk", {}),),
-        {
+        size=(COLUMN_WIDTH, 2.7),
+        panels=(("risk", {}),),
+        curves={
             f"{alpha}, {mu}": _look(color, *SCALED[mu])
             for alpha, color in ALPHAS.items()
             for mu in SCALED
         }
         | {"optimal ridge": _dashed(GREY)},
-        {**NOISE, "ylabel": r"risk, $k=\infty$", "ylim": (0, 1.3)},
-        "upper left",
+        axes={**NOISE, "ylabel": r"risk, $k=\infty$", "ylim": (0, 1.3)},
+        legend_location="upper left",
         legend_columns=2,
         key={
             r"$\alpha=\alpha_*/2$": {"color": BLUE, "lw": 3},
@@ -274,63 +273,68 @@ PICTURES: Mapping[str, Picture] = {
         },
     ),
     "figure5": Picture(
-        (COLUMN_WIDTH, 4.2),
-        (("bias", {"ylabel": "bias"}), ("variance", {"ylabel": "variance"})),
-        {
+        size=(COLUMN_WIDTH, 4.2),
+        panels=(("bias", {"ylabel": "bias"}), ("variance", {"ylabel": "variance"})),
+        curves={
             "independent members": _look(VERMILLION),
             "balanced members": _look(BLUE, "s-", "white"),
             "k=inf": _dashed(),
         },
-        MEMBERS,
+        axes=MEMBERS,
     ),
     "figure6": Picture(
-        (COLUMN_WIDTH, 2.8),
-        (("risk", {}),),
-        {
+        size=(COLUMN_WIDTH, 2.8),
+        panels=(("risk", {}),),
+        curves={
             "k=1": _look(VERMILLION),
             "k=10": _look(ORANGE, "s-"),
             "k=inf": _look(BLUE, "^-"),
             "optimal ridge": _dashed(),
         },
-        {"yscale": "log", "ylim": (0.4, 30), "xlabel": "columns in a member", "ylabel": "risk"},
+        axes={
+            "yscale": "log",
+            "ylim": (0.4, 30),
+            "xlabel": "columns in a member",
+            "ylabel": "risk",
+        },
     ),
     "figure7": Picture(
-        (PAGE_WIDTH, 2.6),
-        (
+        size=(PAGE_WIDTH, 2.6),
+        panels=(
             ("diagonal", {"title": "variances from 1 down to 0.01"}),
             ("ar1", {"title": "neighbours correlated"}),
         ),
-        {
+        curves={
             "ensemble, uniform": _look(VERMILLION),
             "ensemble, matched to ridge": _look(BLUE, "s-"),
             "ridge": _look(BLACK, "^--", "white", ms=5),
         },
-        {"xlabel": "mean fraction of columns in a member", "ylabel": "risk"},
-        "best",
+        axes={"xlabel": "mean fraction of columns in a member", "ylabel": "risk"},
+        legend_location="best",
     ),
     "figure8": Picture(
-        (PAGE_WIDTH, 2.6),
-        (
+        size=(PAGE_WIDTH, 2.6),
+        panels=(
             ("gamma=0.5", {"title": r"$\gamma=0.5$", "ylim": (0.3, 1.3)}),
             ("gamma=2", {"title": r"$\gamma=2$", "ylim": (0.5, 3.0)}),
         ),
-        {
+        curves={
             "dropout": _look(VERMILLION, "D-"),
             "dropout times alpha": _look(ORANGE, "^-"),
             "ridge, implied penalty": _look(BLACK, "s--", "white", ms=5),
             "ensemble, k=inf": _look(BLUE),
         },
-        {"xlabel": r"$\alpha$", "ylabel": "risk"},
-        "upper center",
+        axes={"xlabel": r"$\alpha$", "ylabel": "risk"},
+        legend_location="upper center",
         legend_columns=2,
     ),
     "figure9": Picture(
-        (PAGE_WIDTH, 2.8),
-        (
+        size=(PAGE_WIDTH, 2.8),
+        panels=(
             ("risk", {"ylim": (0, None)}),
             ("risk", {"yscale": "log"}),
         ),  # linear for many coefficients, log for ratios
-        {
+        curves={
             "ensemble, size tuned": _look(VERMILLION, lw=0.8),
             "ridge": _look(BLACK, "^-", "white", lw=0.8),
             "lasso": _look(PURPLE, "v-", "white", lw=0.8),
@@ -338,21 +342,21 @@ PICTURES: Mapping[str, Picture] = {
             "coefficients known": _dashed(GREY, ":", 1.1),
             "optimal ridge": _dashed(GREY),
         },
-        {"xscale": "log", "xlabel": "coefficients that are not zero", "ylabel": "risk"},
-        "outside upper center",
+        axes={"xscale": "log", "xlabel": "coefficients that are not zero", "ylabel": "risk"},
+        legend_location="outside upper center",
         legend_columns=6,
     ),
     "figure10": Picture(
-        (COLUMN_WIDTH, 3.1),
-        (("distance", {}),),
-        {
+        size=(COLUMN_WIDTH, 3.1),
+        panels=(("distance", {}),),
+        curves={
             "balanced, uniform": _look(VERMILLION),
             "balanced, same probabilities": _look(ORANGE, "s-"),
             "coin flips, same probabilities": _look(PURPLE, "v-"),
             "determinantal": _look(BLUE, "D-"),
         },
-        {**MEMBERS, "yscale": "log", "ylabel": "distance from ridge regression"},
-        "lower left",
+        axes={**MEMBERS, "yscale": "log", "ylabel": "distance from ridge regression"},
+        legend_location="lower left",
     ),
 }
 

@@ -135,7 +135,7 @@ def run(
 
 
 def _file(folder: Path, cell: tuple[LinearProblem, Method], seed: int, trials: int) -> Path:
-    """File of the trials of a cell; its name is a function of everything that they depend on."""
+    """File of the trials of a cell; its name is a function of all that trials depend on."""
     problem, method = cell
     description = {
         "problem": _describe(problem),

@@ -66,7 +66,7 @@ class Subsets(Sequence[NDArray[np.int64]]):
 
     @classmethod
     def _stack(cls, arrays: Sequence[NDArray[np.int64]], n_items: int) -> Subsets:
-        """Collect sorted index arrays as they are."""
+        """Collect sorted index arrays without a check."""
         return cls._of_sizes([len(a) for a in arrays], arrays, n_items)
 
     @classmethod
@@ -74,14 +74,15 @@ class Subsets(Sequence[NDArray[np.int64]]):
         """Members of several draws, one after the other."""
         if len(parts) == 1:
             return parts[0]
-        sizes = [size for part in parts for size in part.sizes.tolist()]
+        no_sizes = np.empty(0, dtype=np.int64)
+        sizes = np.concatenate([no_sizes, *(part.sizes for part in parts)])
         return cls._of_sizes(sizes, [part.indices for part in parts], n_items)
 
     @classmethod
     def _of_sizes(
         cls, sizes: ArrayLike, indices: Sequence[NDArray[np.int64]], n_items: int
     ) -> Subsets:
-        """Subsets of these sizes, one after the other in `indices`."""
+        """Subsets of the given sizes, one after the other in `indices`."""
         no_items = np.empty(0, dtype=np.int64)
         indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         return cls(n_items, indptr, np.concatenate([no_items, *indices]))

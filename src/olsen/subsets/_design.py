@@ -206,7 +206,7 @@ def schemes_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
     """Sampling scheme of each of the first `stop` members of a mixture, in the proportions
     `shares`.
 
-    Member j of a scheme with fraction w is due at (j + 1/2) / w, and members come as they are due.
+    Member j of a scheme with fraction w is due at (j + 1/2) / w, and members come in the order of being due.
     So the scheme of a member does not depend on the number of members. With L schemes, the number
     of members of each is off by at most 1/2 + L w / 2.
 

@@ -144,10 +144,10 @@ class Determinantal:
             return cls(values, resolved, spreads, np.ascontiguousarray(_canonical(values, vectors)))
 
         if len(Z) <= Z.shape[1]:
-            values, left = la.eigh(row_products(scaled), check_finite=False)
+            values, left_vectors = la.eigh(row_products(scaled), check_finite=False)
             values = _above_rounding(values)
-            left = left[:, len(left) - len(values) :]
-            vectors = scaled.T @ left / np.sqrt(values)
+            left_vectors = left_vectors[:, len(left_vectors) - len(values) :]
+            vectors = scaled.T @ left_vectors / np.sqrt(values)
             with suppress(ValueError):  # products may show too low a rank for the size
                 process = process_of(values, vectors)
                 if not process.doubtful:
@@ -253,9 +253,6 @@ def _spreads(squares: Array, spreads: Array | None) -> Array:
     """Checked prior variances; by default one over the squared lengths of the columns, zero for
     constant columns.
     """
-    """Checked prior variances; by default one over the squared lengths of the columns, zero for
-    constant columns.
-    """
     varies = squares > 0
     if spreads is None:
         return np.divide(1.0, squares, out=np.zeros(len(squares)), where=varies)
@@ -268,7 +265,6 @@ def _spreads(squares: Array, spreads: Array | None) -> Array:
 
 
 def _above_rounding(values: Array) -> Array:
-    """Eigenvalues, ascending, without rounding errors of zeros."""
     """Eigenvalues, ascending, without rounding errors of zeros."""
     largest = max(float(values[-1]), 0.0)
     rounding = 1e-13 * len(values) * largest
@@ -312,12 +308,6 @@ def penalty_of_size(values: NDArray[np.float64], size: float) -> float:
 
 
 def _canonical(values: Array, vectors: Array) -> Array:
-    """Eigenvectors in a canonical basis: equal eigenvalues have eigenvectors that rounding may
-    rotate in their span.
-
-    Members would otherwise depend on the order in which the products were summed. The projections
-    of fixed random directions on the span, made orthonormal, depend on the span alone.
-    """
     """Eigenvectors in a canonical basis: equal eigenvalues have eigenvectors that rounding may
     rotate in their span.
 

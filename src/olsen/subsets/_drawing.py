@@ -320,7 +320,6 @@ def draw_members(
 
 def _size_or_probabilities(size: Any, n_items: int, name: str) -> dict[str, Any]:
     """Argument `size` or `probabilities` of :func:`draw`, from the user's setting."""
-    """Argument `size` or `probabilities` of :func:`draw`, from the user's setting."""
     if np.ndim(size) == 0:
         return {"size": resolve_size(size, n_items, name)}
     chances = np.asarray(size, dtype=float)
@@ -349,9 +348,6 @@ def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
     """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one
     half.
     """
-    """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one
-    half.
-    """
     n_groups, n_items = raw.shape
     is_complement = per_group > 1 and size > n_items - size
     block = n_items - size if is_complement else size
@@ -370,9 +366,6 @@ def _flip_coins(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subs
     """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that
     avoid each other.
     """
-    """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that
-    avoid each other.
-    """
     shift = np.arange(per_group)[:, None] / per_group
     u = (_uniform(raw)[:, None, :] + shift) % 1.0  # (groups, members, items)
     mask = u < chances
@@ -380,12 +373,6 @@ def _flip_coins(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subs
 
 
 def _systematic(raw: Keys, chances: NDArray[np.float64], per_group: int) -> Subsets:
-    """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
-
-    Member b of a group starts its steps at frac(u + b / per_group). Item j, which covers [low_j,
-    high_j), is picked when a point u + integer falls into that interval, which has probability
-    exactly chance_j.
-    """
     """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
 
     Member b of a group starts its steps at frac(u + b / per_group). Item j, which covers [low_j,
@@ -425,9 +412,6 @@ def raw_keys(
     """Rows `start` to `stop` of an endless table of 64-bit keys; each row starts at a separate
     counter value.
     """
-    """Rows `start` to `stop` of an endless table of 64-bit keys; each row starts at a separate
-    counter value.
-    """
     counters = -(-width // 4)  # Philox gives four numbers for each counter value
     bits = np.random.Philox(key=philox_key(seed, stream, attempt), counter=start * counters)
     numbers = bits.random_raw((stop - start) * counters * 4)
@@ -457,12 +441,6 @@ def _numbered_order(keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.b
     Sorting values, twice as fast as sorting indices, then gives the order; full keys retain enough
     bits that ties are practically impossible.
     """
-    """Items in the order of keys whose last bits are replaced by the item's number, and rows with
-    ties.
-
-    Sorting values, twice as fast as sorting indices, then gives the order; full keys retain enough
-    bits that ties are practically impossible.
-    """
     n_items = keys.shape[1]
     n_bits = max(1, (n_items - 1).bit_length())
     mask = keys.dtype.type((1 << n_bits) - 1)
@@ -478,9 +456,6 @@ def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def row_groups(first: int, count: int, n_groups: int, seed: int) -> NDArray[np.uint64]:
-    """Groups of `count` rows from row `first` on: each depends on the seed and on the row index
-    alone.
-    """
     """Groups of `count` rows from row `first` on: each depends on the seed and on the row index
     alone.
     """

@@ -86,14 +86,14 @@ def pair_terms(
     terms_of_pairs = []
     for acceptance, inflation in zip(acceptances, inflations, strict=True):
         for joint, (overlap, overlap_weights) in zip(joint_sizes, overlaps, strict=True):
-            both = joint * acceptance
+            accepted_pairs = joint * acceptance
             # the weight of the sizes of a member that is accepted while its partner is not
-            only_one = np.maximum(0.0, accepted_weights - both.sum(axis=1))
+            only_one = np.maximum(0.0, accepted_weights - accepted_pairs.sum(axis=1))
             terms = _terms_by_size(p, x, overlap, overlap_weights, inflation)
-            of_both = np.sum(terms * both, axis=(1, 2))
+            of_accepted = np.sum(terms * accepted_pairs, axis=(1, 2))
             of_redrawn = 2 * (redrawn_terms @ only_one)
-            mass = both.sum() + 2 * only_one.sum()
-            bias, variance = (of_both + of_redrawn) / mass
+            mass = accepted_pairs.sum() + 2 * only_one.sum()
+            bias, variance = (of_accepted + of_redrawn) / mass
             terms_of_pairs.append(PairTerms(float(bias), float(variance)))
     return terms_of_pairs
 
@@ -101,9 +101,6 @@ def pair_terms(
 def _terms_by_size(
     p: int, x: Counts, overlaps: Floats, weights: Floats, inflation: Inflation
 ) -> Floats:
-    """Bias and variance for each pair of sizes, averaged over the overlaps: shape (2, sizes,
-    sizes).
-    """
     """Bias and variance for each pair of sizes, averaged over the overlaps: shape (2, sizes,
     sizes).
     """
@@ -153,18 +150,18 @@ def _overlaps(p: int, x: Counts) -> tuple[Floats, Floats]:
     standard deviation on either side of the mean.
     """
     y = x[:, None]
-    least = np.maximum(0, x + y - p)
-    most = np.minimum(x, y)
+    min_overlap = np.maximum(0, x + y - p)
+    max_overlap = np.minimum(x, y)
     n_values = x[-1] + 1
     if len(x) ** 2 * n_values > MAX_TERMS:
         mean = x * y / p
         deviation = np.sqrt(mean * (p - x) * (p - y) / (p * (p - 1.0)))
-        reach = np.minimum(mean - least, most - mean)
+        reach = np.minimum(mean - min_overlap, max_overlap - mean)
         deviation = np.minimum(deviation, reach)
         return np.array([mean - deviation, mean + deviation]), np.full((2, 1, 1), 0.5)
     values = np.arange(n_values)[:, None, None]
-    possible = (least <= values) & (values <= most)
-    a = np.where(possible, values, least)
+    possible = (min_overlap <= values) & (values <= max_overlap)
+    a = np.where(possible, values, min_overlap)
     two_by_two_table = np.array([a, x - a, y - a, p - x - y + a])
     log_weights = -gammaln(two_by_two_table + 1.0).sum(axis=0)
     weights = np.exp(log_weights - log_weights.max(axis=0))

@@ -46,7 +46,6 @@ def window(mean: float, variance: float, low: int, high: int) -> Counts:
 
 def _normalise(log_ratios: Floats) -> Floats:
     """Weights that sum to one, from the logarithms of the ratios of neighbours."""
-    """Weights that sum to one, from the logarithms of the ratios of neighbours."""
     log_weights = np.concatenate([[0.0], np.cumsum(log_ratios)])
     unscaled = np.exp(log_weights - log_weights.max())
     weights: Floats = unscaled / unscaled.sum()
@@ -59,9 +58,9 @@ def hypergeometric(total: int, marked: int, drawn: int) -> Weighted:
     """
     mean = marked * drawn / total
     variance = mean * (1 - marked / total) * (total - drawn) / max(total - 1, 1)
-    least = max(0, marked + drawn - total)
-    most = min(marked, drawn)
-    values = window(mean, variance, least, most)
+    low = max(0, marked + drawn - total)
+    high = min(marked, drawn)
+    values = window(mean, variance, low, high)
     x = values[:-1].astype(float)
     ways_in = (marked - x) * (drawn - x)  # to exchange an unmarked item for a marked one
     ways_out = (x + 1) * (total - marked - drawn + x + 1)

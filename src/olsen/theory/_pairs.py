@@ -68,9 +68,6 @@ def _pairs_in_both_kinds(k: int, first_size: int, second_size: int) -> float:
     """Number of ordered pairs of different members, among the first `k`, that lie in groups of both
     kinds.
     """
-    """Number of ordered pairs of different members, among the first `k`, that lie in groups of both
-    kinds.
-    """
 
     def count_pairs(n_members: int) -> float:
         first_starts = np.arange(0, n_members, first_size)

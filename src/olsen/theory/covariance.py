@@ -134,12 +134,6 @@ def _inverse(matrix: Floats, S: Counts) -> Floats:
     the largest variance inflation. The variance inflation is the diagonal of the matrix times the
     diagonal of its inverse, and does not depend on units.
     """
-    """The inverse; an error if rounding leaves no correct digit.
-
-    An inverse has relative errors of about the number of columns times the machine precision times
-    the largest variance inflation. The variance inflation is the diagonal of the matrix times the
-    diagonal of its inverse, and does not depend on units.
-    """
     try:
         inverse: Floats = np.linalg.inv(matrix).astype(float, copy=False)
     except np.linalg.LinAlgError:
@@ -159,7 +153,6 @@ def _inverse(matrix: Floats, S: Counts) -> Floats:
 def _inflation(
     trace: Floats | float, t: float, tau_i: float, tau_j: float, correction: float = 0.0
 ) -> Floats:
-    """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
     """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
     room = tau_i * tau_j - t * (trace + correction)
     has_room = room > 0

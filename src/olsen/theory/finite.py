@@ -485,10 +485,6 @@ def _coin_inflation(n: int, tau: int, row_design: str) -> _coin_rows.Inflation:
 
     It is taken at the mean number of rows, or at two more than the shared columns if that is more.
     """
-    """Inflation v with coin-flip rows, as a function of the number of shared columns.
-
-    It is taken at the mean number of rows, or at two more than the shared columns if that is more.
-    """
 
     def inflation(a: Floats) -> Floats:
         max_overlap = min(n - 2, int(np.max(a)) + 1)

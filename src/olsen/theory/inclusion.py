@@ -164,9 +164,6 @@ def _inflated(counts: Floats, sigma: Floats, n: float) -> Floats:
     """Risk of a pair from `coins_one_by_one` or `accepted_coins`, conditioned on the event of the
     counts.
     """
-    """Risk of a pair from `coins_one_by_one` or `accepted_coins`, conditioned on the event of the
-    counts.
-    """
     probability, left_out = counts / counts[0].sum()
     a = np.arange(len(probability))
     v = a / (n - a - 1)

@@ -91,7 +91,6 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
 
 def _effective_penalty(lam: Floats, gamma: Floats) -> Floats:
     """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
-    """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
     slope = 1 - gamma - lam
     root = _root(lam, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
