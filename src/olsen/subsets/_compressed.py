@@ -57,7 +57,7 @@ class Subsets(Sequence[NDArray[np.int64]]):
                     f" only {n_items} items."
                 )
             arrays.append(unique)
-        return cls._stack(arrays, n_items)
+        return cls.stack(arrays, n_items)
 
     @classmethod
     def _from_mask(cls, mask: NDArray[np.bool_]) -> Subsets:
@@ -65,7 +65,7 @@ class Subsets(Sequence[NDArray[np.int64]]):
         return cls._of_sizes(mask.sum(axis=1), [np.nonzero(mask)[1]], mask.shape[1])
 
     @classmethod
-    def _stack(cls, arrays: Sequence[NDArray[np.int64]], n_items: int) -> Subsets:
+    def stack(cls, arrays: Sequence[NDArray[np.int64]], n_items: int) -> Subsets:
         """Collect sorted index arrays without a check."""
         return cls._of_sizes([len(a) for a in arrays], arrays, n_items)
 
@@ -121,7 +121,7 @@ class Subsets(Sequence[NDArray[np.int64]]):
 
     def take(self, members: Sequence[int] | NDArray[np.int64] | range) -> Subsets:
         """Selected members, in the order of `members`."""
-        return self._stack([self[i] for i in members], self.n_items)
+        return self.stack([self[i] for i in members], self.n_items)
 
     def slice(self, start: int, stop: int) -> Subsets:
         """Members ``start`` to ``stop``, without copying the indices."""

@@ -120,7 +120,7 @@ class Design:
             threads=threads,
         )
         if self.column_order is not None:
-            features = Subsets._stack(
+            features = Subsets.stack(
                 [np.sort(self.column_order[subset]) for subset in features], self.n_columns
             )
         return features, samples
@@ -142,7 +142,7 @@ class Design:
                 drawn, _ = self.uniform.draw(first, last, threads)
             subsets_of_scheme.append(iter(drawn))
         members = [next(subsets_of_scheme[i]) for i in schemes[start:].tolist()]
-        return Subsets._stack(members, self.n_columns)
+        return Subsets.stack(members, self.n_columns)
 
     def fixed_shape(self) -> tuple[int, int] | None:
         """Number of rows and columns of every member; None if sizes differ from member to member."""

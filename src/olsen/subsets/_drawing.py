@@ -301,8 +301,8 @@ def draw_members(
         wrong_side = sizes >= freedom - 1 if is_overdetermined else sizes <= freedom + 1
         rejected = np.flatnonzero(wrong_side | (freedom < 1)).tolist()
         if not rejected:
-            accepted = Subsets._stack(column_lists, n_columns)
-            return accepted, None if samples is None else Subsets._stack(row_lists, n_rows)
+            accepted = Subsets.stack(column_lists, n_columns)
+            return accepted, None if samples is None else Subsets.stack(row_lists, n_rows)
         for i in rejected:
             new_features, new_samples = draw_both(start + i, start + i + 1, attempt)
             column_lists[i] = new_features[0]
