@@ -416,7 +416,8 @@ class _Description:
 
     def _objects_in(self, node: Any) -> Any:
         """A vector of strings and single numbers, which skops stores as a list."""
-        vector = _kind(node) == "numpy.ndarray" and len(node["shape"]["content"]) == 1
+        shape = [length["content"] for length in node["shape"]["content"]]
+        vector = _kind(node) == "numpy.ndarray" and shape == [str(len(node["content"]))]
         scalars = all(
             item["__loader__"] == "JsonNode" or _kind(item) in NUMBERS for item in node["content"]
         )
@@ -468,6 +469,9 @@ def _check_estimator(estimator: Any) -> None:
     methods = [name for name in vars(estimator) if callable(getattr(type(estimator), name, None))]
     if methods:
         raise ValueError(f"{methods[0]} of a {type(estimator).__name__} is a method, not a value")
+    # NumPy makes a record of "1,1,1", with three hundred times the memory of the string
+    if "," in str(vars(estimator).get("dtype")):
+        raise ValueError(f"the numbers of a {type(estimator).__name__} are records")
     match estimator:
         case Pipeline() if estimator.memory is not None:
             raise ValueError(
