@@ -53,10 +53,10 @@ def make_file(folder, rows, columns):
 
 def bare_pass(path, dtype):
     """G += x.T @ x over the blocks of the file."""
-    from olsen._data import sources as blocks
+    from olsen._data.sources import files
 
     X = np.load(path, mmap_mode="r")
-    rows = blocks.BLOCK_BYTES // (X.shape[1] * X.dtype.itemsize)
+    rows = files.BLOCK_BYTES // (X.shape[1] * X.dtype.itemsize)
     G = np.zeros((X.shape[1],) * 2, dtype=dtype)
     for start in range(0, len(X), rows):
         x = np.asarray(X[start : start + rows], dtype=dtype)

@@ -165,11 +165,23 @@ class RowData:
         n, p = self.shape
         if self.space.on_host or n >= max(many_rows, p):
             return self
+        return self.on_host()
+
+    def on_host(self) -> RowData:
+        """Copy of rows on a device as NumPy arrays."""
         get = self.space.get
         weight = None if self.weight is None else np.asarray(get(self.weight), dtype=np.float64)
         X = np.asarray(get(self.X))
         Y = np.asarray(get(self.Y), dtype=np.float64)
         return replace(self, X=X, Y=Y, weight=weight, space=HOST)
+
+    def gathered(self, columns: Indices, rows: Indices | None) -> RowData:
+        """Dense copy of some columns and rows (None: all rows)."""
+        Y = self.Y if rows is None else self.Y[rows]
+        weight = self.weight
+        if weight is not None and rows is not None:
+            weight = weight[rows]
+        return replace(self, X=gather(self.X, columns, rows), Y=Y, weight=weight, known_cutoff=None)
 
     def in_groups(self, count: int, seed: int) -> RowData:
         """The rows, of which any groups can be taken."""

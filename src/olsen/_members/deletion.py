@@ -45,7 +45,7 @@ class TrainingRows:
     @cached_property
     def mean_weights(self) -> NDArray[np.float64]:
         """Weight of every row in the mean, (n,); zeros without an intercept."""
-        return self.problem.weights / self.problem.total_weight * self.problem.fit_intercept
+        return self.problem.weights / self.problem.total_weight * self.problem.null_rank
 
     @cached_property
     def _X(self) -> Any:
@@ -108,7 +108,7 @@ def delete_each_row(problem: RowData, columns: Indices, rows: Indices | None) ->
     """Leave-one-out of one member by the formulas of this module."""
     part = problem.submatrix(columns, rows)
     member_rows = np.arange(len(problem.Y)) if rows is None else rows
-    mean_weights = problem.fit_intercept * part.root**2 / (part.root @ part.root)
+    mean_weights = problem.null_rank * part.root**2 / (part.root @ part.root)
     inverse = _from_gram(part, mean_weights)
     if inverse is not None:
         deleted, refit_rows = _residuals(part, mean_weights, inverse)
@@ -173,7 +173,7 @@ def _residuals(part: Submatrix, mean_weights: Array, inverse: _Inverse) -> tuple
 
 def _from_data(problem: RowData, part: Submatrix, columns: Indices) -> _Inverse:
     """Pseudo-inverse from a QR or SVD of the data."""
-    max_rank = len(part.A) - problem.fit_intercept
+    max_rank = len(part.A) - problem.null_rank
     Q, Z = basis_and_inverse(part.A, problem.cutoff(part, columns), max_rank)
     return _Inverse(
         Z=Z, hat_left=Q, hat_right=Q.T, doubt=EXACT_FIT, interpolates=Q.shape[1] >= max_rank

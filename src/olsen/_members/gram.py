@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from .._data.columns import Columns
 from .._data.moments import Moments
-from .._data.rows import RowData, gather
+from .._data.rows import RowData
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from .._kernel import wrappers as kernels
@@ -163,7 +163,7 @@ def _from_gathered(
         rows=rows,
         weights=weights,
         scale=scale,
-        centre=problem.fit_intercept,
+        centre=bool(problem.null_rank),
         values=solution.values,
         intercepts=solution.intercepts,
         ratios=ratios,
@@ -183,15 +183,7 @@ def _from_copies(
     """
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:
-        rows = None if samples is None else samples[i]
-        copy = RowData(
-            X=gather(problem.X, features[i], rows),
-            Y=problem.Y if rows is None else problem.Y[rows],
-            weight=problem.weight
-            if rows is None or problem.weight is None
-            else problem.weight[rows],
-            fit_intercept=problem.fit_intercept,
-        )
+        copy = problem.gathered(features[i], None if samples is None else samples[i])
         m = copy.shape[1]
         all_columns = Subsets(m, np.array([0, m]), np.arange(m))
         part = _from_gathered(copy, all_columns, None, Threads(), scale[features[i]])

@@ -171,7 +171,7 @@ def delete_rows(
     ensemble = _Ensemble(problem, features, samples, weights, threads.quiet())
     tall = members[:0]
     if samples is None:
-        tall = members[features.sizes[members] < problem.shape[0] - problem.fit_intercept]
+        tall = members[features.sizes[members] < problem.shape[0] - problem.null_rank]
     if len(tall) and _gram_pays(problem, features.sizes[tall]):
         G = problem.moments_by(threads).G
         sums = Deleted(TrainingRows(problem, np.flatnonzero(np.diagonal(G) <= 0)), visit, operator)

@@ -42,7 +42,7 @@ def solve_sum(
     the host.
     """
     host = partial(_from_host, problem, features, samples, threads=threads)
-    wide = features.sizes > problem.shape[0] - problem.fit_intercept
+    wide = features.sizes > problem.shape[0] - problem.null_rank
     if samples is not None or wide.all() or solver in ("gram", "orthogonal"):
         return host(np.arange(len(features)), solver=solver)
     sums = []
@@ -86,12 +86,7 @@ def _from_host(
 ) -> MemberSum:
     """Sum of members solved on the host, from a copy of the data and the moments of the device."""
     space = problem.space
-    X, Y, weight = (
-        None if array is None else np.asarray(space.get(array), dtype=np.float64)
-        for array in (problem.X, problem.Y, problem.weight)
-    )
-    assert Y is not None
-    host = RowData(X, Y, weight, problem.fit_intercept)
+    host = problem.on_host()
     if samples is None and problem.has_moments and space.dtype == space.xp.float64:
         host.keep_moments(problem.moments.on_host())
     host_features = features.take(members)

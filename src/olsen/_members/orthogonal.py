@@ -90,7 +90,7 @@ def solve_wide(
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:
         part = problem.submatrix(features[i], None if samples is None else samples[i])
-        coef = minimum_norm(part.A, part.B, part.root if problem.fit_intercept else None)
+        coef = minimum_norm(part.A, part.B, part.root if problem.null_rank else None)
         refit = coef is None
         if coef is None:
             coef = least_squares(part.A, part.B, problem.cutoff(part, features[i]))
