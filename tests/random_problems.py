@@ -31,3 +31,12 @@ def linear_data(seed, n, p, q=None, *, far=20.0):
     X = rng.standard_normal((n, p)) + far * rng.standard_normal(p)
     Y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 7
     return X, Y if q else Y[:, 0], rng.integers(0, 3, n).astype(float)
+
+
+def sparse_signal_problem(seed, n=100, p=60, nonzero=4, noise=0.5):
+    """Independent columns, of which the first few have coefficients of plus or minus one."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    beta = np.zeros(p)
+    beta[:nonzero] = rng.choice([-1.0, 1.0], nonzero)
+    return X, X @ beta + noise * rng.standard_normal(n), beta

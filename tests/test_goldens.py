@@ -1,4 +1,4 @@
-"""Answers of about sixty configurations, frozen: code may change, these may not, unless a change is
+"""Answers of about sixty configurations, frozen: code may change, answers may not, unless a change is
 wanted and said.
 
     python tests/test_goldens.py --write [NAME ...]
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from sklearn.model_selection import GroupKFold
 
 import olsen
@@ -44,7 +45,10 @@ def table(n, p, q=None, seed=7):
     return X, Y if q else Y[:, 0]
 
 
-TALL, WIDE, TWO, LONG = table(90, 24), table(40, 70), table(90, 24, 2), table(1300, 15)
+TALL = table(90, 24)
+WIDE = table(40, 70)
+TWO = table(90, 24, 2)
+LONG = table(1300, 15)
 NEW = table(5, 24, seed=8)[0]
 
 
@@ -79,105 +83,88 @@ def answers(model, X, *, interval=True, std=True):
     return values
 
 
-def fixed(k=60, m=0.5, data=TALL, weight=None, *, interval=True, std=True, **settings):
+def frozen(model, data=TALL, weight=None, *, interval=True, std=True, fit=None, source=None):
+    """Function that fits a model to data, or to what `source` makes of the data, and answers."""
+
     def run():
-        model = OLSEnsembleRegressor(k, m, random_state=1, **settings).fit(
-            *data, sample_weight=weight
-        )
+        rows = data if source is None else source(data)
+        model.fit(*rows, sample_weight=weight, **(fit or {}))
         return answers(model, data[0], interval=interval, std=std)
 
     return run
 
 
-def fitted(model, data, weight, fit_params, where, *, interval, std):
-    source = data if where is None else where(data)
-    model.fit(*source, sample_weight=weight, **(fit_params or {}))
-    return answers(model, data[0], interval=interval, std=std)
+def fixed(k=60, m=0.5, **parameters):
+    return OLSEnsembleRegressor(k, m, random_state=1, **parameters)
 
 
-def cv(k=80, data=TALL, weight=None, *, interval=True, std=True, fit=None, where=None, **settings):
-    def run():
-        model = OLSEnsembleRegressorCV(k, random_state=1, **settings)
-        return fitted(model, data, weight, fit, where, interval=interval, std=std)
-
-    return run
+def cv(k=80, **parameters):
+    return OLSEnsembleRegressorCV(k, random_state=1, **parameters)
 
 
-def adaptive(data=TALL, weight=None, *, interval=True, std=True, fit=None, where=None, **settings):
-    def run():
-        model = AdaptiveOLSEnsembleRegressor(random_state=1, **settings)
-        return fitted(model, data, weight, fit, where, interval=interval, std=std)
-
-    return run
+def adaptive(**parameters):
+    return AdaptiveOLSEnsembleRegressor(random_state=1, **parameters)
 
 
+COEF_ONLY = {"interval": False, "std": False}
 WEIGHTS = np.random.default_rng(5).uniform(0.5, 2, 90)
 CONFIGURATIONS = {
-    "fixed": fixed(),
-    "independent": fixed(design="independent"),
-    "bernoulli": fixed(sampling="bernoulli"),
-    "bernoulli-independent": fixed(sampling="bernoulli", design="independent"),
-    "probabilities": fixed(m=np.linspace(0.2, 0.8, 24), sampling="bernoulli"),
-    "determinantal": fixed(sampling="determinantal"),
-    "determinantal-limit": fixed(np.inf, sampling="determinantal"),
-    "determinantal-limit-wide": fixed(np.inf, 0.3, WIDE, sampling="determinantal"),
-    "determinantal-limit-weights": fixed(np.inf, weight=WEIGHTS, sampling="determinantal"),
-    "weights": fixed(weight=WEIGHTS),
-    "two-targets": fixed(data=TWO),
-    "rows": fixed(k=200, max_samples=0.6),
-    "no-intercept": fixed(fit_intercept=False),
-    "scale": fixed(scale=0.8),
-    "scale-auto": fixed(scale="auto"),
-    "stacking": fixed(mixing="stacking", std=False, interval=False),
-    "wide": fixed(m=12, data=WIDE),
-    "interpolators": fixed(m=60, data=WIDE, std=False, interval=False),
-    "one-hot": fixed(data=one_hot()),
-    "sparse": fixed(
-        data=(sp.csr_array(np.where(np.abs(TALL[0]) > 1, TALL[0], 0.0)), TALL[1]),
-        interval=False,
-        std=False,
+    "fixed": frozen(fixed()),
+    "independent": frozen(fixed(design="independent")),
+    "bernoulli": frozen(fixed(sampling="bernoulli")),
+    "bernoulli-independent": frozen(fixed(sampling="bernoulli", design="independent")),
+    "probabilities": frozen(fixed(m=np.linspace(0.2, 0.8, 24), sampling="bernoulli")),
+    "determinantal": frozen(fixed(sampling="determinantal")),
+    "determinantal-limit": frozen(fixed(np.inf, sampling="determinantal")),
+    "determinantal-limit-wide": frozen(fixed(np.inf, 0.3, sampling="determinantal"), WIDE),
+    "determinantal-limit-weights": frozen(fixed(np.inf, sampling="determinantal"), weight=WEIGHTS),
+    "weights": frozen(fixed(), weight=WEIGHTS),
+    "two-targets": frozen(fixed(), TWO),
+    "rows": frozen(fixed(k=200, max_samples=0.6)),
+    "no-intercept": frozen(fixed(fit_intercept=False)),
+    "scale": frozen(fixed(scale=0.8)),
+    "scale-auto": frozen(fixed(scale="auto")),
+    "stacking": frozen(fixed(mixing="stacking"), **COEF_ONLY),
+    "wide": frozen(fixed(m=12), WIDE),
+    "interpolators": frozen(fixed(m=60), WIDE, **COEF_ONLY),
+    "one-hot": frozen(fixed(), one_hot()),
+    "sparse": frozen(
+        fixed(), (sp.csr_array(np.where(np.abs(TALL[0]) > 1, TALL[0], 0.0)), TALL[1]), **COEF_ONLY
     ),
-    "blocks": lambda: answers(
-        OLSEnsembleRegressor(60, 0.5, random_state=1).fit(*blocks(TALL)), TALL[0], std=False
-    ),
-    "partial-fit": lambda: answers(
-        OLSEnsembleRegressor(60, 0.5, random_state=1).partial_fit(*TALL),
-        TALL[0],
-        interval=False,
-        std=False,
-    ),
-    "solver-orthogonal": fixed(solver="orthogonal", interval=False, std=False),
+    "blocks": frozen(fixed(), source=blocks, std=False),
+    "partial-fit": lambda: answers(fixed().partial_fit(*TALL), TALL[0], **COEF_ONLY),
+    "solver-orthogonal": frozen(fixed(solver="orthogonal"), **COEF_ONLY),
     "single-precision": lambda: {
-        "coef": OLSEnsembleRegressor(60, 0.5, random_state=1)
-        .fit(TALL[0].astype(np.float32), TALL[1])
-        .coef_.round(4)
+        "coef": fixed().fit(TALL[0].astype(np.float32), TALL[1]).coef_.round(4)
     },
-    "adaptive": adaptive(),
-    "adaptive-members": adaptive(n_estimators=100),
-    "adaptive-weights": adaptive(weight=WEIGHTS),
-    "adaptive-two-targets": adaptive(data=TWO),
-    "adaptive-wide": adaptive(data=WIDE),
-    "adaptive-one-hot": adaptive(data=one_hot()),
-    "adaptive-long": adaptive(data=LONG),
-    "adaptive-blocks": adaptive(data=LONG, where=blocks),
-    "adaptive-few-rows": adaptive(data=(TALL[0][:12, :5], TALL[1][:12])),
-    "adaptive-noise": adaptive(data=(TALL[0], np.random.default_rng(9).standard_normal(90))),
-    "adaptive-no-intercept": adaptive(fit_intercept=False),
-    "adaptive-folds": adaptive(cv=5),
-    "adaptive-groups": adaptive(cv=GroupKFold(5), fit={"groups": np.arange(90) % 10}),
-    "adaptive-without-null": adaptive(schemes=["ridge", "power", "lasso", "sparse", "uniform"]),
-    "ridge": cv(np.inf, sampling="determinantal", scale=1.0),
-    "cv": cv(),
-    "cv-auto": cv("auto"),
-    "cv-gcv": cv(cv="gcv"),
-    "cv-oob": cv(cv="oob", max_samples=0.7, std=False),
-    "cv-folds": cv(cv=4),
-    "cv-sizes": cv(max_features=[3, 6, 12]),
-    "cv-two-targets": cv(data=TWO),
-    "cv-wide": cv(data=WIDE),
-    "cv-blocks": cv(data=LONG, where=blocks, std=False),
-    "cv-blocks-gcv": cv(cv="gcv", data=LONG, where=blocks, std=False, interval=False),
-    "cv-bernoulli": cv(sampling="bernoulli"),
+    "adaptive": frozen(adaptive()),
+    "adaptive-members": frozen(adaptive(n_estimators=100)),
+    "adaptive-weights": frozen(adaptive(), weight=WEIGHTS),
+    "adaptive-two-targets": frozen(adaptive(), TWO),
+    "adaptive-wide": frozen(adaptive(), WIDE),
+    "adaptive-one-hot": frozen(adaptive(), one_hot()),
+    "adaptive-long": frozen(adaptive(), LONG),
+    "adaptive-blocks": frozen(adaptive(), LONG, source=blocks),
+    "adaptive-few-rows": frozen(adaptive(), (TALL[0][:12, :5], TALL[1][:12])),
+    "adaptive-noise": frozen(adaptive(), (TALL[0], np.random.default_rng(9).standard_normal(90))),
+    "adaptive-no-intercept": frozen(adaptive(fit_intercept=False)),
+    "adaptive-folds": frozen(adaptive(cv=5)),
+    "adaptive-groups": frozen(adaptive(cv=GroupKFold(5)), fit={"groups": np.arange(90) % 10}),
+    "adaptive-without-null": frozen(
+        adaptive(schemes=["ridge", "power", "lasso", "sparse", "uniform"])
+    ),
+    "ridge": frozen(cv(np.inf, sampling="determinantal", scale=1.0)),
+    "cv": frozen(cv()),
+    "cv-auto": frozen(cv("auto")),
+    "cv-gcv": frozen(cv(cv="gcv")),
+    "cv-oob": frozen(cv(cv="oob", max_samples=0.7), std=False),
+    "cv-folds": frozen(cv(cv=4)),
+    "cv-sizes": frozen(cv(max_features=[3, 6, 12])),
+    "cv-two-targets": frozen(cv(), TWO),
+    "cv-wide": frozen(cv(), WIDE),
+    "cv-blocks": frozen(cv(), LONG, source=blocks, std=False),
+    "cv-blocks-gcv": frozen(cv(cv="gcv"), LONG, source=blocks, **COEF_ONLY),
+    "cv-bernoulli": frozen(cv(sampling="bernoulli")),
     "dropout": lambda: {"coef": DropoutRegressor(0.4).fit(*TALL).coef_},
     "dropout-rescaled": lambda: {
         "coef": DropoutRegressor(0.4, rescale=True, sampling="fixed").fit(*TALL).coef_
@@ -206,11 +193,11 @@ CONFIGURATIONS = {
 def through_dask():
     da = pytest.importorskip("dask.array")
     X, y = (da.from_array(part, chunks=(400, -1)[: part.ndim]) for part in LONG)
-    return answers(AdaptiveOLSEnsembleRegressor(random_state=1).fit(X, y), LONG[0], std=False)
+    return answers(adaptive().fit(X, y), LONG[0], std=False)
 
 
 def through_file():
-    model = AdaptiveOLSEnsembleRegressor(random_state=1).fit(*TALL)
+    model = adaptive().fit(*TALL)
     with tempfile.TemporaryDirectory() as folder:
         olsen.save(model, Path(folder) / "m.skops")
         return answers(olsen.load(Path(folder) / "m.skops"), TALL[0])
@@ -221,29 +208,21 @@ def through_command():
     it.
     """
     rng = np.random.default_rng(6)
-    rows, lines = 120, ["area,district,built,sold,price"]
-    for i in range(rows):
-        area, place = round(rng.uniform(30, 200), 1), rng.choice(["north", "south", "hill"])
-        price = round(3 * area + 40 * (place == "hill") + rng.normal(0, 20), 2)
+    lines = ["area,district,built,sold,price"]
+    for i in range(120):
+        area = round(rng.uniform(30, 200), 1)
+        district = rng.choice(["north", "south", "hill"])
+        price = round(3 * area + 40 * (district == "hill") + rng.normal(0, 20), 2)
         built = "" if i % 17 == 3 else int(rng.integers(1900, 2020))
-        lines.append(f"{area},{place},{built},2024-{1 + i % 12:02d}-{1 + i % 28:02d},{price}")
+        lines.append(f"{area},{district},{built},2024-{1 + i % 12:02d}-{1 + i % 28:02d},{price}")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        model, out = str(folder / "m.skops"), folder / "p.csv"
+        table, model, out = (str(Path(name, file)) for file in ("t.csv", "m.skops", "p.csv"))
+        Path(table).write_text("\n".join(lines) + "\n", encoding="utf-8")
         table_options = ["--missing", "mean", "--dates", "sold"]
-        assert (
-            cli.main(
-                ["fit", str(folder / "t.csv"), "--target", "price", "--out", model, *table_options]
-            )
-            == 0
-        )
-        assert (
-            cli.main(
-                ["predict", model, str(folder / "t.csv"), "--out", str(out), "--interval", "0.9"]
-            )
-            == 0
-        )
+        fit = ["fit", table, "--target", "price", "--out", model, *table_options]
+        assert cli.main(fit) == 0
+        predict = ["predict", model, table, "--out", out, "--interval", "0.9"]
+        assert cli.main(predict) == 0
         return {"rows": np.genfromtxt(out, delimiter=",", skip_header=1)}
 
 
@@ -262,19 +241,20 @@ def run(name):
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_answers_are_those_frozen(name):
     stored = np.load(FILE)
-    found = run(name)
-    assert set(found) == {key for key in stored.files if key.partition("/")[0] == name}
-    for key, value in found.items():
+    answers_now = run(name)
+    assert set(answers_now) == {key for key in stored.files if key.partition("/")[0] == name}
+    for key, value in answers_now.items():
         largest = np.abs(stored[key][np.isfinite(stored[key])]).max(initial=0.0)
         rtol = REFITS_RTOL if name.startswith("adaptive") and key.endswith("std") else RTOL
-        np.testing.assert_allclose(value, stored[key], rtol=0, atol=rtol * largest, err_msg=key)
+        assert_allclose(value, stored[key], rtol=0, atol=rtol * largest, err_msg=key)
 
 
 if __name__ == "__main__":
     names = [name for name in sys.argv[1:] if name != "--write"] or list(CONFIGURATIONS)
-    kept = dict(np.load(FILE)) if FILE.exists() else {}
-    kept = {k: v for k, v in kept.items() if k.partition("/")[0] in CONFIGURATIONS}
+    unchanged = CONFIGURATIONS.keys() - set(names)
+    stored = np.load(FILE) if FILE.exists() else {}
+    answers_to_store = {k: stored[k] for k in stored if k.partition("/")[0] in unchanged}
     for name in names:
-        kept = {k: v for k, v in kept.items() if k.partition("/")[0] != name} | run(name)
-    np.savez_compressed(FILE, **kept)
+        answers_to_store |= run(name)
+    np.savez_compressed(FILE, **answers_to_store)
     print(json.dumps({"configurations": len(names), "bytes": FILE.stat().st_size}))

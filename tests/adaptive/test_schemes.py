@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
 from sklearn.model_selection import KFold
@@ -27,16 +28,18 @@ from olsen.subsets._design import schemes_of_members
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=6), st.integers(1, 400))
-def test_every_scheme_has_its_share_of_any_number_of_members(weights, k):
+def test_every_scheme_gets_members_in_proportion_to_its_weight(weights, k):
     shares = np.array(weights) / np.sum(weights)
-    law = schemes_of_members(shares, k)
-    off = np.abs(np.bincount(law, minlength=len(shares)) - shares * k)
-    assert len(law) == k and np.all(off <= 0.5 + len(shares) * shares / 2 + 1e-9 * k)
-    np.testing.assert_array_equal(schemes_of_members(shares, k + 50)[:k], law)
+    scheme_of_member = schemes_of_members(shares, k)
+    deviation = np.abs(np.bincount(scheme_of_member, minlength=len(shares)) - shares * k)
+    assert len(scheme_of_member) == k and np.all(
+        deviation <= 0.5 + len(shares) * shares / 2 + 1e-9 * k
+    )
+    assert_array_equal(schemes_of_members(shares, k + 50)[:k], scheme_of_member)
 
 
 def standardised(seed, n, p, q=1, nonzero=4):
-    """Columns and targets, and the two forms of fits that are made of them."""
+    """Standardised columns, targets, and the two forms of fits: from moments and from rows."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) + 0.7 * rng.standard_normal((n, 1))
     X = np.asfortranarray((X - X.mean(axis=0)) / X.std(axis=0))
@@ -52,100 +55,98 @@ def standardised(seed, n, p, q=1, nonzero=4):
     )
 
 
-def test_spreads_are_ridge_regression_on_scaled_columns(seed):
+def test_prior_variances_are_ridge_regression_on_scaled_columns(seed):
     for n, p in ((60, 20), (30, 80), (40, 300)):
-        X, Y, both = standardised(seed, n, p, q=2)
-        spread = np.random.default_rng(seed).random(p) * (np.arange(p) % 3 > 0)
-        unit = np.sum(spread)  # squares of standardised columns, over the rows, are one
-        Z, penalties = X * np.sqrt(spread), np.array([0.03, 2.0])
+        X, Y, both_forms = standardised(seed, n, p, q=2)
+        variances = np.random.default_rng(seed).random(p) * (np.arange(p) % 3 > 0)
+        unit = np.sum(variances)  # squares of standardised columns, over the rows, are one
+        Z = X * np.sqrt(variances)
+        penalties = np.array([0.03, 2.0])
         hat = Z.T @ np.linalg.solve(Z @ Z.T + 0.03 * unit * np.eye(n), Z)
-        for fits in both:
+        for fits in both_forms:
             with case(n, p, type(fits)):
                 for coef, penalty in zip(
-                    solve(fits.normal_equations(spread), penalties * unit), penalties, strict=True
+                    solve(fits.normal_equations(variances), penalties * unit),
+                    penalties,
+                    strict=True,
                 ):
                     expected = (
                         Ridge(penalty * unit, fit_intercept=False).fit(Z, Y).coef_.T
-                        * np.sqrt(spread)[:, None]
+                        * np.sqrt(variances)[:, None]
                     )
-                    np.testing.assert_allclose(coef, expected, rtol=1e-5, atol=1e-6)
-                np.testing.assert_allclose(
-                    inclusion(fits, spread, 0.03), np.diagonal(hat), atol=1e-6
-                )
+                    assert_allclose(coef, expected, rtol=1e-5, atol=1e-6)
+                assert_allclose(inclusion(fits, variances, 0.03), np.diagonal(hat), atol=1e-6)
 
 
 def test_the_lasso_is_that_of_scikit_learn(seed):
     shares = np.geomspace(1, 0.02, 9)
     for (n, p), q in product(((60, 20), (30, 80)), (1, 3)):
-        X, Y, both = standardised(seed, n, p, q)
+        X, Y, both_forms = standardised(seed, n, p, q)
         top = np.linalg.norm(X.T @ Y, axis=1).max() / n
-        for fits, i in product(both, (0, 2, -1)):
+        for fits, i in product(both_forms, (0, 2, -1)):
             path = group_lasso_path(fits, shares)
-            how = {
+            options = {
                 "alpha": shares[len(path) - 1 if i < 0 else i] * top,
                 "fit_intercept": False,
                 "tol": 1e-10,
             }
-            peer = (Lasso if q == 1 else MultiTaskLasso)(**how, max_iter=100_000).fit(
+            peer = (Lasso if q == 1 else MultiTaskLasso)(**options, max_iter=100_000).fit(
                 X, Y[:, 0] if q == 1 else Y
             )
             with case(n, p, q, i, type(fits)):
                 assert 3 <= len(path) <= len(shares) and path.shape[1:] == (p, q)
-                np.testing.assert_allclose(
-                    path[i], peer.coef_.reshape(q, p).T, atol=0.01 * np.abs(path).max()
-                )
+                assert_allclose(path[i], peer.coef_.reshape(q, p).T, atol=0.01 * np.abs(path).max())
 
 
 @pytest.mark.parametrize("centred", [True, False])
-def test_some_of_the_rows_are_about_their_own_means(centred, seed):
+def test_a_subset_of_rows_is_centred_by_its_means(centred, seed):
     rng = np.random.default_rng(seed)
-    X, Y, w, rows = (
-        rng.standard_normal((20, 50)),
-        rng.standard_normal((20, 2)),
-        rng.random(20) + 0.1,
-        np.arange(3, 17),
-    )
+    X = rng.standard_normal((20, 50))
+    Y = rng.standard_normal((20, 2))
+    w = rng.random(20) + 0.1
+    rows = np.arange(3, 17)
 
     def signal(rows):
-        root, x, y = np.sqrt(w[rows])[:, None], X[rows], Y[rows]
+        root = np.sqrt(w[rows])[:, None]
+        x = X[rows]
+        y = Y[rows]
         if centred:
-            x, y = (
-                x - np.average(x, axis=0, weights=w[rows]),
-                y - np.average(y, axis=0, weights=w[rows]),
-            )
+            x = x - np.average(x, axis=0, weights=w[rows])
+            y = y - np.average(y, axis=0, weights=w[rows])
         return StandardisedRows(np.asfortranarray(root * x), root * y, root[:, 0], centred)
 
-    part, alone = signal(np.arange(20)).take(rows), signal(rows)
-    np.testing.assert_allclose(part.A, alone.A, atol=1e-12)
-    np.testing.assert_allclose(part.B, alone.B, atol=1e-12)
-    np.testing.assert_allclose(part.products, alone.A @ alone.A.T, atol=1e-12)
+    part = signal(np.arange(20)).take(rows)
+    alone = signal(rows)
+    assert_allclose(part.A, alone.A, atol=1e-12)
+    assert_allclose(part.B, alone.B, atol=1e-12)
+    assert_allclose(part.products, alone.A @ alone.A.T, atol=1e-12)
     assert part.weight == pytest.approx(w[rows].sum())
 
 
-def test_the_lasso_is_its_own_next_step(seed):
-    """With spreads |b_j| of the lasso's coefficients and its penalty, penalised least squares gives
-    them again.
+def test_the_lasso_is_a_fixed_point_of_penalised_least_squares(seed):
+    """Penalised least squares with prior variances |b_j| of the lasso's coefficients gives the
+    coefficients again.
     """
-    X, Y, both = standardised(seed, 80, 30, q=2)
+    X, Y, both_forms = standardised(seed, 80, 30, q=2)
     top = np.linalg.norm(X.T @ Y, axis=1).max() / 80
     b = (
         MultiTaskLasso(0.1 * top, fit_intercept=False, tol=1e-12, max_iter=100_000)
         .fit(X, Y)
         .coef_.T
     )
-    length = np.linalg.norm(b, axis=1)
-    for fits in both:
-        spread = length / length.max()
-        penalty = lasso_penalty(fits, b, 0.1) * penalty_unit(fits, spread)
-        again = solve(fits.normal_equations(spread), np.array([penalty]))[0]
-        np.testing.assert_allclose(again, b, atol=1e-5 * np.abs(b).max())
+    norms = np.linalg.norm(b, axis=1)
+    for fits in both_forms:
+        variances = norms / norms.max()
+        penalty = lasso_penalty(fits, b, 0.1) * penalty_unit(fits, variances)
+        refitted = solve(fits.normal_equations(variances), np.array([penalty]))[0]
+        assert_allclose(refitted, b, atol=1e-5 * np.abs(b).max())
 
 
 def test_weights_of_least_error_are_those_of_a_general_optimiser(seed):
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((5, 5)) + 2
     S = root @ root.T
-    found = combining.simplex_weights(root)
+    weights = combining.simplex_weights(root)
     free = minimize(
         lambda w: w @ S @ w,
         np.full(5, 0.2),
@@ -155,11 +156,11 @@ def test_weights_of_least_error_are_those_of_a_general_optimiser(seed):
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    assert found.min() >= 0 and found.sum() == pytest.approx(1)
-    assert found @ S @ found <= free.fun * (1 + 1e-4)
+    assert weights.min() >= 0 and weights.sum() == pytest.approx(1)
+    assert weights @ S @ weights <= free.fun * (1 + 1e-4)
 
 
-def test_the_error_of_uniform_members_is_never_extrapolated_to_nothing():
+def test_the_error_of_uniform_members_is_never_extrapolated_to_zero():
     """One row far out makes single members so wild that the error of infinitely many came out below
     zero.
 

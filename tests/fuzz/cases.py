@@ -60,7 +60,8 @@ class Case:
 
 
 def columns(case, rng):
-    n, p = case.n, case.p
+    n = case.n
+    p = case.p
     X = rng.standard_normal((n, p))
     chosen = rng.permutation(p)[: max(1, p // 2)]
     if case.pattern == "constant":
@@ -100,7 +101,7 @@ def columns(case, rng):
 
 
 def whole(X):
-    """Small whole numbers: sums of them are exact, so dependent columns are so in any precision."""
+    """Small whole numbers: their sums are exact, so dependent columns are so in any precision."""
     return np.rint(4 * X)
 
 

@@ -63,12 +63,12 @@ def run(case) -> Found:
             warnings.simplefilter("error", DeprecationWarning)
             return compare(case, X, y, weight)
     except Exception as error:
-        known = [
+        matching_refusals = [
             words for words in REFUSALS if isinstance(error, ValueError) and words in str(error)
         ]
         return (
-            Found("refused", words=known[0])
-            if known
+            Found("refused", words=matching_refusals[0])
+            if matching_refusals
             else Found("WRONG", words=f"{type(error).__name__}: {error}")
         )
 
@@ -77,12 +77,13 @@ def compare(case, X, y, weight):
     if case.engine == "float32":
         X = X.astype(np.float32)
     model = fitted(case, X, y, weight)
-    kept = np.arange(case.n) if weight is None else np.flatnonzero(weight > 0)
-    features, samples = model.feature_subsets_, model.sample_subsets_
+    weighted_rows = np.arange(case.n) if weight is None else np.flatnonzero(weight > 0)
+    features = model.feature_subsets_
+    samples = model.sample_subsets_
     Y = np.asarray(y, dtype=float).reshape(case.n, -1)
     members = []
     for i in range(case.k):
-        rows = np.intersect1d(kept, samples[i])
+        rows = np.intersect1d(weighted_rows, samples[i])
         w = None if weight is None else weight[rows]
         members.append(
             (features[i], Member(X[np.ix_(rows, features[i])], Y[rows], w, case.fit_intercept))
@@ -93,19 +94,21 @@ def compare(case, X, y, weight):
         exact[columns] += m.coef / case.k
     if not np.isfinite(model.coef_).all():
         return Found("WRONG", words="coefficients are not finite")
-    wrong = fitted_values(case, model, X, kept, members)
+    wrong = fitted_values(case, model, X, weighted_rows, members)
     if wrong or undecided:
         return Found("WRONG" if wrong else "undecided", words=wrong)
     error = worst_ratio(model, exact, bound, case, X)
-    found = Found("right", error, lapack_ratio(members, exact, bound, case.p))
+    result = Found("right", error, lapack_ratio(members, exact, bound, case.p))
     if not error <= LIMIT:
-        return Found("WRONG", error, found.lapack, f"coefficients are {error:.3g} bounds off")
-    wrong = constant_columns(case, model, X, kept) or others(case, model, X, y, weight, members)
-    return Found("WRONG", error, found.lapack, wrong) if wrong else found
+        return Found("WRONG", error, result.lapack, f"coefficients are {error:.3g} bounds off")
+    wrong = constant_columns(case, model, X, weighted_rows) or seldom_checked(
+        case, model, X, y, weight
+    )
+    return Found("WRONG", error, result.lapack, wrong) if wrong else result
 
 
 def parameters(case):
-    """Those that plain and tuned ensembles share."""
+    """Parameters that plain and tuned ensembles share."""
     return {
         "n_estimators": case.k,
         "sampling": "bernoulli" if case.coins else "fixed",
@@ -180,29 +183,33 @@ def coefficient_bound(case, members, X):
     precision.
     """
     q = members[0][1].coef.shape[1]
-    whole = np.sqrt((X.astype(LONG) ** 2).sum(axis=0))
-    whole[whole == 0] = 1
-    bound, undecided = np.zeros((case.p, q), dtype=LONG), False
+    lengths_of_all_rows = np.sqrt((X.astype(LONG) ** 2).sum(axis=0))
+    lengths_of_all_rows[lengths_of_all_rows == 0] = 1
+    bound = np.zeros((case.p, q), dtype=LONG)
+    undecided = False
     for columns, m in members:
         E, kappa, noise = member_error(case, m, X[:, columns])
-        left, raw = float(np.sqrt(m.left.max())), float(np.sqrt((m.B**2).sum(axis=0).max()))
+        residual_norm = float(np.sqrt(m.left.max()))
+        raw = float(np.sqrt((m.B**2).sum(axis=0).max()))
         undecided = (
-            undecided or kappa * noise > UNDECIDED or kappa**2 * noise * left > UNDECIDED * raw
+            undecided
+            or kappa * noise > UNDECIDED
+            or kappa**2 * noise * residual_norm > UNDECIDED * raw
         )
         live = m.length > 0
         if not live.any():
             continue
         inverse = np.where(
-            live, 1 / np.where(live, m.length, 1), 1 / whole[columns]
+            live, 1 / np.where(live, m.length, 1), 1 / lengths_of_all_rows[columns]
         )  # dead ones: in its rows only
-        own = np.outer(inverse, E)
+        member_bound = np.outer(inverse, E)
         if (
             m.rank < live.sum()
         ):  # the null space is known to eps in columns of unit length, not in the users' units
             spread = float(m.length[live].max() / m.length[live].min())
-            own += inverse.max() * E + noise * kappa * spread * np.abs(m.coef).max(axis=0)
+            member_bound += inverse.max() * E + noise * kappa * spread * np.abs(m.coef).max(axis=0)
             undecided = undecided or kappa * noise * spread > UNDECIDED
-        bound[columns] += own / len(members)
+        bound[columns] += member_bound / len(members)
     return bound, undecided
 
 
@@ -210,11 +217,13 @@ def member_error(case, m, X):
     """E of the module's formula (q,), the condition number, and the relative rounding of the
     columns.
     """
-    size, left = m.size(), np.sqrt(m.left)
+    size = m.size()
+    residual_norm = np.sqrt(m.left)
     raw = np.sqrt((m.B**2).sum(axis=0)) + np.abs(m.mean_y) * np.sqrt(len(m.A))
-    kappa, noise = m.condition, rounding_of(case, m, X)
+    kappa = m.condition
+    noise = rounding_of(case, m, X)
     gram = kappa**2 * size if kappa**2 < GRAM else 0
-    E = noise * (kappa * (size + raw) + kappa**2 * left + gram)
+    E = noise * (kappa * (size + raw) + kappa**2 * residual_norm + gram)
     if m.A.shape[1] >= len(m.A) - 1:  # rows may be trusted that have lost five digits
         E = E + 1e5 * noise * size
     if case.solver == "masked_cg" or case.engine == "device":
@@ -227,7 +236,7 @@ def rounding_of(case, m, X):
     offset = m.offset
     if (
         case.solver == "masked_cg" or case.engine == "device"
-    ):  # members are centred about the means of all rows
+    ):  # members are centred by the means of all rows
         live = m.length > 0
         offset = max(
             offset,
@@ -241,15 +250,14 @@ def worst_ratio(model, exact, bound, case, X):
     coef = np.asarray(model.coef_, dtype=float).reshape(-1, case.p).T.astype(LONG)
     extra = EPS32 * np.abs(exact) if case.engine == "float32" else EPS * np.abs(exact)
     allowed = bound + extra + SUBNORMAL
-    off = np.abs(coef - exact)
+    error = np.abs(coef - exact)
     return float(
-        np.max(np.where(off > 0, off / np.where(allowed > 0, allowed, np.finfo(float).tiny), 0))
+        np.max(np.where(error > 0, error / np.where(allowed > 0, allowed, np.finfo(float).tiny), 0))
     )
 
 
 def lapack_ratio(members, exact, bound, p):
-    """The same error of LAPACK's QR with column pivoting on the same members: centred, columns of
-    unit length.
+    """Error over bound of LAPACK's QR with column pivoting, on centred columns of unit length.
 
     NaN where columns are dependent, for there it solves another problem (minimum norm at unit
     length).
@@ -261,21 +269,22 @@ def lapack_ratio(members, exact, bound, p):
             return np.nan
         if not live.any():
             continue
-        A, unit = (m.A[:, live] / m.length[live]).astype(float), np.abs(m.B).max() or LONG(1)
+        A = (m.A[:, live] / m.length[live]).astype(float)
+        unit = np.abs(m.B).max() or LONG(1)
         b = la.lstsq(A, (m.B / unit).astype(float), lapack_driver="gelsy", check_finite=False)[0]
         mean[np.asarray(columns)[live]] += b * unit / m.length[live][:, None] / len(members)
-    off = np.abs(mean - exact)
-    return float(np.max(np.where(off > 0, off / (bound + EPS * np.abs(exact) + SUBNORMAL), 0)))
+    error = np.abs(mean - exact)
+    return float(np.max(np.where(error > 0, error / (bound + EPS * np.abs(exact) + SUBNORMAL), 0)))
 
 
-def fitted_values(case, model, X, kept, members):
+def fitted_values(case, model, X, weighted_rows, members):
     """Predictions for the training rows, which dependent columns and their units do not make
     ambiguous.
     """
-    rows = X[kept].astype(LONG)
+    rows = X[weighted_rows].astype(LONG)
     exact = sum(rows[:, columns] @ m.coef + m.intercept for columns, m in members) / len(members)
     coef = np.asarray(model.coef_, dtype=float).reshape(-1, case.p).T.astype(LONG)
-    found = rows @ coef + np.asarray(model.intercept_, dtype=float).reshape(-1)
+    predictions = rows @ coef + np.asarray(model.intercept_, dtype=float).reshape(-1)
     rounding = EPS32 if case.engine == "float32" else EPS
     terms = np.abs(rows) @ np.abs(coef) + np.abs(np.asarray(model.intercept_, dtype=float))
     allowed = 64 * rounding * case.n * terms + SUBNORMAL * np.abs(rows).sum(axis=1)[:, None]
@@ -288,28 +297,28 @@ def fitted_values(case, model, X, kept, members):
             1 / m.length[live]
         )
         allowed = allowed + LIMIT * np.outer(1 + reach, E) / len(members)
-    off = np.abs(found - exact)
+    error = np.abs(predictions - exact)
     return (
         ""
-        if np.all(off <= allowed)
-        else f"predictions are {float(np.max(off / allowed)):.3g} bounds off"
+        if np.all(error <= allowed)
+        else f"predictions are {float(np.max(error / allowed)):.3g} bounds off"
     )
 
 
-def constant_columns(case, model, X, kept):
-    """Columns that hold one value in all rows have coefficient zero, exactly."""
-    dead = (X[kept] == (X[kept][:1] if case.fit_intercept else 0)).all(axis=0)
+def constant_columns(case, model, X, weighted_rows):
+    """Constant columns have coefficient zero, exactly."""
+    dead = (X[weighted_rows] == (X[weighted_rows][:1] if case.fit_intercept else 0)).all(axis=0)
     coef = np.asarray(model.coef_).reshape(-1, case.p)
     return f"constant columns have coefficients {coef[:, dead]}" if np.any(coef[:, dead]) else ""
 
 
-def others(case, model, X, y, weight, members):
+def seldom_checked(case, model, X, y, weight):
     """Checks that every tenth case or so pays for; the seed decides."""
     turn = case.seed % 8
     if turn == 0 and case.engine == "memory":
-        return tuned(case, model, X, y, weight, members)
+        return tuned(case, model, X, y, weight)
     if turn == 1 and case.engine == "memory" and case.n <= 12 and not case.coins:
-        return intervals(case, model, X, y, weight, members)
+        return intervals(case, model, X, y, weight)
     if turn == 2 and case.engine in ("memory", "csr", "csc"):
         return dropout(case, X, y, weight)
     if turn == 3:
@@ -317,8 +326,8 @@ def others(case, model, X, y, weight, members):
     return ""
 
 
-def tuned(case, model, X, y, weight, members):
-    """With one size and no scale the tuned ensemble is the plain one, to the last bit.
+def tuned(case, model, X, y, weight):
+    """The tuned ensemble of one size and no scale is the plain one, to the last bit.
 
     Tuned ensembles have no choice of solver, so that the plain one is fitted again where a case
     names one.
@@ -346,14 +355,16 @@ def tuned(case, model, X, y, weight, members):
     return "" if right else f"tuned: scale {free.scale_}, score {free.best_score_}"
 
 
-def intervals(case, model, X, y, weight, members):
-    """The widest jackknife interval is the largest error of a left-out row, by refits in extended
+def intervals(case, model, X, y, weight):
+    """The widest jackknife interval is the largest error of a held-out row, by refits in extended
     precision.
     """
-    n, Y = case.n, np.asarray(y, dtype=float).reshape(case.n, -1)
+    n = case.n
+    Y = np.asarray(y, dtype=float).reshape(case.n, -1)
     if weight is not None and case.weights != "ordinary":
         return ""
-    worst, largest = np.zeros(Y.shape[1]), np.zeros(Y.shape[1])
+    worst = np.zeros(Y.shape[1])
+    largest = np.zeros(Y.shape[1])
     for l in range(n):
         predicted = np.zeros(Y.shape[1], dtype=LONG)
         for i in range(case.k):
@@ -367,9 +378,9 @@ def intervals(case, model, X, y, weight, members):
             )
             if m.condition * EPS * n * (1 + m.offset) > 1e-10:
                 return ""
-            own = X[l, columns] @ m.coef + m.intercept
-            predicted += own / case.k
-            largest = np.maximum(largest, np.abs(own))
+            member_bound = X[l, columns] @ m.coef + m.intercept
+            predicted += member_bound / case.k
+            largest = np.maximum(largest, np.abs(member_bound))
         worst = np.maximum(worst, np.abs(Y[l] - predicted))
     ends = np.asarray(
         model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")
@@ -383,9 +394,14 @@ def dropout(case, X, y, weight):
     """The closed form against elimination in extended precision."""
     alpha = 0.2 + 0.7 * (case.seed % 97) / 97
     model = olsen.DropoutRegressor(alpha, fit_intercept=case.fit_intercept).fit(X, y, weight)
-    kept = np.arange(case.n) if weight is None else np.flatnonzero(weight > 0)
+    weighted_rows = np.arange(case.n) if weight is None else np.flatnonzero(weight > 0)
     Y = np.asarray(y, dtype=float).reshape(case.n, -1)
-    m = Member(X[kept], Y[kept], None if weight is None else weight[kept], case.fit_intercept)
+    m = Member(
+        X[weighted_rows],
+        Y[weighted_rows],
+        None if weight is None else weight[weighted_rows],
+        case.fit_intercept,
+    )
     live = np.flatnonzero(m.length > 0)
     if not len(live) or m.offset > 1e5:
         return ""
@@ -394,14 +410,20 @@ def dropout(case, X, y, weight):
     N[np.diag_indices(len(live))] = 1
     z = least_squares(N, A.T @ m.B)[0]
     coef = np.asarray(model.coef_).reshape(-1, case.p).T[live]
-    off = np.abs(coef * m.length[live][:, None] - z).max(axis=0)
+    error = np.abs(coef * m.length[live][:, None] - z).max(axis=0)
     allowed = SUBNORMAL * m.length.max() + 1e3 * EPS * case.n * (1 + m.offset) / (1 - alpha) * (
         np.sqrt((m.B**2).sum(axis=0)) + np.abs(m.intercept)
     )
-    return "" if np.all(off <= allowed) else f"dropout is {np.max(off / allowed):.3g} bounds off"
+    return (
+        "" if np.all(error <= allowed) else f"dropout is {np.max(error / allowed):.3g} bounds off"
+    )
 
 
 def repeated(case, model, X, y, weight):
-    """The same again is the same."""
-    again = fitted(case, X, y, weight)
-    return "" if np.array_equal(again.coef_, model.coef_) else "a second fit differs from the first"
+    """A second fit has the coefficients of the first."""
+    second_fit = fitted(case, X, y, weight)
+    return (
+        ""
+        if np.array_equal(second_fit.coef_, model.coef_)
+        else "a second fit differs from the first"
+    )

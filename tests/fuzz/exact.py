@@ -17,11 +17,16 @@ DEPENDENT = 1e-15
 
 
 def householder(A, B, tolerance=DEPENDENT):
-    """Pivoted QR: R (r, m), Q'B (r, q), order of the columns, and the sum of squares left of B."""
-    A, B, order, first, rank = A.copy(), B.copy(), np.arange(A.shape[1]), 0, 0
+    """Pivoted QR: R (r, m), Q'B (r, q), order of the columns, and the residual sum of squares of B."""
+    A = A.copy()
+    B = B.copy()
+    order = np.arange(A.shape[1])
+    first = 0
+    rank = 0
     for j in range(min(A.shape)):
         norms = (A[j:, j:] ** 2).sum(axis=0)
-        best, length = j + int(np.argmax(norms)), np.sqrt(norms.max())
+        best = j + int(np.argmax(norms))
+        length = np.sqrt(norms.max())
         first = first or length
         if not length > tolerance * first:
             break
@@ -44,21 +49,21 @@ def back_substitute(R, C):
 
 def least_squares(A, B):
     """Solution of minimum norm (m, q), rank, condition number of the columns at unit length, and
-    what is left of B.
+    the residual sum of squares of B.
     """
     length = np.sqrt((A**2).sum(axis=0))
     live = np.flatnonzero(length > 0)
     coef = np.zeros((A.shape[1], B.shape[1]), dtype=LONG)
     if not len(live) or not len(A):
         return coef, 0, 1.0, (B**2).sum(axis=0)
-    R, QB, order, left = householder(A[:, live] / length[live], B)
+    R, QB, order, remaining = householder(A[:, live] / length[live], B)
     rank = len(R)
     if rank < len(live):
         coef[live] = shortest(R, QB, order, length[live])
     else:
         coef[live[order]] = back_substitute(R, QB) / length[live][order][:, None]
     s = np.linalg.svd(R.astype(float), compute_uv=False)
-    return coef, rank, float(s[0] / s[-1]), left
+    return coef, rank, float(s[0] / s[-1]), remaining
 
 
 def shortest(R, QB, order, length):
@@ -83,21 +88,23 @@ class Member:
     """One least-squares fit in extended precision."""
 
     def __init__(self, X, Y, weight, fit_intercept):
-        X, Y = X.astype(LONG), Y.astype(LONG)
+        X = X.astype(LONG)
+        Y = Y.astype(LONG)
         w = np.ones(len(X), dtype=LONG) if weight is None else weight.astype(LONG) / weight.max()
         total = w.sum()
         mean_x, mean_y = (w @ X / total, w @ Y / total) if fit_intercept else (0 * X[0], 0 * Y[0])
         root = np.sqrt(w)[:, None]
-        self.A, self.B = (X - mean_x) * root, (Y - mean_y) * root
-        if fit_intercept:  # a column that holds one value is exactly that
+        self.A = (X - mean_x) * root
+        self.B = (Y - mean_y) * root
+        if fit_intercept:  # a constant column is exactly zero
             self.A[:, (X[:1] == X).all(axis=0)] = 0
         self.coef, self.rank, self.condition, self.left = least_squares(self.A, self.B)
         self.intercept = mean_y - mean_x @ self.coef if fit_intercept else 0 * mean_y
         self.mean_y = mean_y
         self.length = np.sqrt((self.A**2).sum(axis=0))
         live = self.length > 0
-        far = np.abs(mean_x) * np.sqrt(total) / np.where(live, self.length, 1)
-        self.offset = float(np.max(far[live], initial=0.0)) if fit_intercept else 0.0
+        offsets = np.abs(mean_x) * np.sqrt(total) / np.where(live, self.length, 1)
+        self.offset = float(np.max(offsets[live], initial=0.0)) if fit_intercept else 0.0
 
     def size(self):
         """Size of the solution in the units of the targets, (q,)."""

@@ -31,16 +31,20 @@ def run_batch(seed, number, count):
 
 def gathered(results):
     """Counts of outcomes and worst errors by facet, and failures."""
-    counts, worst, failures = defaultdict(Counter), defaultdict(lambda: [0.0, 0.0]), []
-    for case, found in results:
+    counts = defaultdict(Counter)
+    worst = defaultdict(lambda: [0.0, 0.0])
+    failures = []
+    for case, result in results:
         for facet in FACETS:
             key = (facet, getattr(case, facet))
-            counts[key][found.outcome] += 1
-            if found.outcome == "right":
-                worst[key][0] = max(worst[key][0], found.error)
-                worst[key][1] = max(worst[key][1], 0.0 if np.isnan(found.lapack) else found.lapack)
-        if found.outcome == "WRONG":
-            failures.append((str(case), found.words))
+            counts[key][result.outcome] += 1
+            if result.outcome == "right":
+                worst[key][0] = max(worst[key][0], result.error)
+                worst[key][1] = max(
+                    worst[key][1], 0.0 if np.isnan(result.lapack) else result.lapack
+                )
+        if result.outcome == "WRONG":
+            failures.append((str(case), result.words))
     return counts, worst, failures
 
 
@@ -54,7 +58,8 @@ def table(counts, worst):
     ]
     for facet in FACETS:
         for key in sorted(key for key in counts if key[0] == facet):
-            c, (ours, theirs) = counts[key], worst[key]
+            c = counts[key]
+            (ours, theirs) = worst[key]
             lines.append(
                 f"| {facet} {key[1]} | {sum(c.values())} | {c['right']} | {c['refused']} |"
                 f" {c['undecided']} | {ours:.2g} | {theirs:.2g} |"
@@ -65,20 +70,21 @@ def table(counts, worst):
 def main(arguments=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=None, help="random when left out")
+    parser.add_argument("--seed", type=int, default=None, help="random by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, default=None, help="Markdown file for the table")
     options = parser.parse_args(arguments)
     seed = (
         int(np.random.SeedSequence().entropy % (1 << 31)) if options.seed is None else options.seed
     )
-    started, results = time.time(), []
+    started = time.time()
+    results = []
     batches = [
         (seed, i, min(BATCH, options.cases - i * BATCH)) for i in range(-(-options.cases // BATCH))
     ]
     with ProcessPoolExecutor(options.jobs) as pool:
-        for found in pool.map(run_batch, *zip(*batches, strict=True)):
-            results += found
+        for batch_results in pool.map(run_batch, *zip(*batches, strict=True)):
+            results += batch_results
             print(f"\r{len(results)} of {options.cases} cases", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     counts, worst, failures = gathered(results)

@@ -1,4 +1,4 @@
-"""A short run of the fuzz suite: cases that once failed, and those of one seed."""
+"""A short run of the fuzz suite: cases that once failed, and cases of one seed."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from . import cases, checks
 from .cases import Case
 
-# Found by the long run. What each of them was, in the order of the list: a sparse column whose mean
+# Found by the long run. The causes, in the order of the list: a sparse column whose mean
 # happens to be its first value; dependent columns few rows of which are left in a factor (blocks,
 # stream); dependent columns that the iteration of masked_cg took for solved; constant columns in
 # the dual iteration; minimum norm beside other units; a row far out with little weight; a batch of
@@ -217,16 +217,16 @@ ONCE_WRONG = [
 
 @pytest.fixture(autouse=True)
 def arrays_of_others(monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn asks for it before it follows them
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # which scikit-learn requires
 
 
 def holds(case):
-    found = checks.run(case)
-    assert found.outcome != "WRONG", f"{case}: {found.words}"
-    return found
+    result = checks.run(case)
+    assert result.outcome != "WRONG", f"{case}: {result.words}"
+    return result
 
 
-def test_what_was_wrong_once_is_right():
+def test_cases_that_once_failed_are_right():
     for case in ONCE_WRONG:
         assert holds(case).outcome != "refused", (
             case
@@ -241,7 +241,7 @@ def test_fixed_cases():
     assert outcomes.count("right") > 0.7 * len(outcomes)  # else the suite would say nothing
 
 
-def test_the_oracle_finds_what_is_wrong(monkeypatch):
+def test_a_slightly_wrong_solver_fails_the_checks(monkeypatch):
     """A solver that is off by one part in a million does not pass."""
     from olsen import OLSEnsembleRegressor
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from numpy.testing import assert_allclose
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
@@ -31,7 +32,8 @@ class Calls(RuleBasedStateMachine):
         seed=st.integers(0, 99),
     )
     def start(self, cls, seed):
-        self.cls, self.seed = cls, seed
+        self.cls = cls
+        self.seed = seed
         self.rng = np.random.default_rng(seed)
         self.params = {"n_estimators": 4, "random_state": seed}
         self.params |= {"max_features": 3} if cls is OLSEnsembleRegressor else {}
@@ -54,9 +56,9 @@ class Calls(RuleBasedStateMachine):
         self.streaming = self.pickled = False
 
     @refittable
-    @rule(more=st.integers(1, 3))
-    def take_more_members(self, more):
-        self.params["n_estimators"] += more
+    @rule(n_more=st.integers(1, 3))
+    def take_more_members(self, n_more):
+        self.params["n_estimators"] += n_more
         self.model.set_params(**self.params).fit(*self.seen)
 
     @refittable
@@ -85,13 +87,17 @@ class Calls(RuleBasedStateMachine):
         if self.seen is None:
             self.seen = (X, y, w)
         else:
-            before = np.ones(len(self.seen[1])) if self.seen[2] is None else self.seen[2]
-            self.seen = (np.vstack([self.seen[0], X]), np.r_[self.seen[1], y], np.r_[before, w])
+            earlier_weight = np.ones(len(self.seen[1])) if self.seen[2] is None else self.seen[2]
+            self.seen = (
+                np.vstack([self.seen[0], X]),
+                np.r_[self.seen[1], y],
+                np.r_[earlier_weight, w],
+            )
         self.streaming = True
 
-    @rule(how=st.sampled_from([copy.copy, copy.deepcopy]))
-    def copy_it(self, how):
-        self.model = how(self.model)
+    @rule(copier=st.sampled_from([copy.copy, copy.deepcopy]))
+    def copy_it(self, copier):
+        self.model = copier(self.model)
 
     @rule()
     def pickle_it(self):
@@ -101,35 +107,33 @@ class Calls(RuleBasedStateMachine):
     @rule()
     def fail(self):
         """A call that fails changes nothing."""
-        before = dict(vars(self.model))
-        for bad in (np.full((3, 6), np.nan), np.zeros((0, 6))):
+        earlier_weight = dict(vars(self.model))
+        for bad_X in (np.full((3, 6), np.nan), np.zeros((0, 6))):
             with pytest.raises(ValueError):
-                self.model.fit(bad, np.zeros(len(bad)))
-        assert vars(self.model).keys() == before.keys()
+                self.model.fit(bad_X, np.zeros(len(bad_X)))
+        assert vars(self.model).keys() == earlier_weight.keys()
 
     @precondition(lambda self: self.seen is not None)
     @invariant()
     def is_what_a_fresh_one_would_be(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            other = self.fresh().fit(*self.seen)
-            np.testing.assert_allclose(self.model.coef_, other.coef_, rtol=1e-8, atol=1e-10)
-            np.testing.assert_allclose(
-                self.model.intercept_, other.intercept_, rtol=1e-8, atol=1e-10
+            fresh = self.fresh().fit(*self.seen)
+            assert_allclose(self.model.coef_, fresh.coef_, rtol=1e-8, atol=1e-10)
+            assert_allclose(self.model.intercept_, fresh.intercept_, rtol=1e-8, atol=1e-10)
+            assert self.model.n_estimators_ == fresh.n_estimators_ and np.isclose(
+                self.model.scale_, fresh.scale_
             )
-            assert self.model.n_estimators_ == other.n_estimators_ and np.isclose(
-                self.model.scale_, other.scale_
-            )
-            assert all(map(np.array_equal, self.model.feature_subsets_, other.feature_subsets_))
+            assert all(map(np.array_equal, self.model.feature_subsets_, fresh.feature_subsets_))
             if self.cls is not OLSEnsembleRegressor:
-                assert np.isclose(self.model.best_score_, other.best_score_)
+                assert np.isclose(self.model.best_score_, fresh.best_score_)
             if self.cls is OLSEnsembleRegressorCV:
-                np.testing.assert_allclose(self.model.risk_curve(7), other.risk_curve(7))
+                assert_allclose(self.model.risk_curve(7), fresh.risk_curve(7))
             if not self.streaming:
                 ours, theirs = (
-                    m.predict_interval(self.seen[0][:2], coverage=0.8) for m in (self.model, other)
+                    m.predict_interval(self.seen[0][:2], coverage=0.8) for m in (self.model, fresh)
                 )
-                np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+                assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
 TestCalls = Calls.TestCase

@@ -1,7 +1,6 @@
-"""Random tables of ordinary kinds, and harmless changes of them after which the model must be the
-same.
+"""Random tables of ordinary kinds, and harmless changes after which the model must be the same.
 
-Gaussian columns hide defects. These tables have full one-hot factors, rare columns, ties, repeated
+Gaussian columns hide defects. The tables here have full one-hot factors, rare columns, ties, repeated
 rows, constant and duplicated columns, columns of very different units, and 20 to 999 rows.
 """
 

@@ -1,7 +1,6 @@
-"""The same data give the same model: in every engine and unit, with another BLAS kernel, in another
-order.
+"""One table gives one model: in every engine and unit, with another BLAS kernel, in another order.
 
-The gate runs 20 tables, and each engine with one change of each of them; ``make test-invariance``
+The gate runs 20 tables, and each engine with one change of each; ``make test-invariance``
 runs 300 tables with every engine and every change.
 """
 
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from .engines import ENGINES, from_memory, new_model
 from .random_tables import ROUNDING_CHANGES, SYMMETRIES, random_table
@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*rows repeat others"),
     pytest.mark.filterwarnings("ignore:y is constant"),
 ]
-TABLES_OF_THE_GATE, TABLES = 20, 300
+TABLES_OF_THE_GATE = 20
+TABLES = 300
 BATCH = 5  # tables of one test
 ROUNDING_TOL = 1e-6  # of the spread of y
 SYMMETRY_TOL = 0.02
@@ -46,7 +47,8 @@ def dispatch_to_other_libraries(monkeypatch):
 
 def distance(table, reference, change, engine, folder):
     """Largest change of a prediction, in units of the spread of y."""
-    changed_table, factor = change[0](table), change[1]
+    changed_table = change[0](table)
+    factor = change[1]
     predictions = engine(changed_table, folder) / factor
     return float(np.abs(predictions - reference).max()) / table.target_spread
 
@@ -115,7 +117,7 @@ def test_every_engine(first, tmp_path):
 
 
 def test_intervals_and_standard_errors_of_few_rows_are_those_of_memory(tmp_path):
-    """Data of few rows are loaded, wherever they are: not only coefficients are the same."""
+    """Few rows are loaded from any source: intervals and standard errors are the same, too."""
     table = random_table(3)
     expected = new_model().fit(table.X, table.y)
     np.save(tmp_path / "X.npy", table.X)
@@ -133,11 +135,11 @@ def test_intervals_and_standard_errors_of_few_rows_are_those_of_memory(tmp_path)
             )
         )
     for model in models:
-        np.testing.assert_allclose(
+        assert_allclose(
             model.predict_interval(table.new), expected.predict_interval(table.new), rtol=1e-9
         )
-        np.testing.assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(model.cv_prediction_, expected.cv_prediction_, rtol=1e-9)
+        assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-6, atol=1e-9)
+        assert_allclose(model.cv_prediction_, expected.cv_prediction_, rtol=1e-9)
 
 
 def test_another_blas_kernel(tmp_path):

@@ -42,8 +42,8 @@ print(_kernel.INSTRUCTION_SET, repr(score))
 
 
 def test_every_instruction_set_agrees_with_lapack_and_an_unknown_one_is_refused():
-    exec(ORACLE, here := {})
-    scores = {_kernel.INSTRUCTION_SET: here["score"]}
+    exec(ORACLE, namespace := {})
+    scores = {_kernel.INSTRUCTION_SET: namespace["score"]}
     for name in {"avx512", "avx2", "plain", "abacus"} - {*scores}:
         environment = {**os.environ, "OLSEN_INSTRUCTION_SET": name}
         done = subprocess.run(
@@ -59,15 +59,19 @@ def test_every_instruction_set_agrees_with_lapack_and_an_unknown_one_is_refused(
     np.testing.assert_allclose(list(scores.values()), scores["plain"], rtol=1e-9)
 
 
-def test_tolerances_are_those_of_the_rest():
+def test_tolerances_are_those_of_the_python_code():
     text = (SOURCE / "kernels.h").read_text()
-    given = re.findall(r"#define (\w+) (0x1p-52|[\d.]+e-?\d+)\n", text)
-    found = {name: float.fromhex(value) if "x" in value else float(value) for name, value in given}
-    assert found.pop("RANK_COST") * 7 == pytest.approx(1e-20 * 7)
+    definitions = re.findall(r"#define (\w+) (0x1p-52|[\d.]+e-?\d+)\n", text)
+    tolerances = {
+        name: float.fromhex(value) if "x" in value else float(value) for name, value in definitions
+    }
+    assert tolerances.pop("RANK_COST") * 7 == pytest.approx(1e-20 * 7)
     assert _trust.costs_a_rank(6.9e-20, 7) and not _trust.costs_a_rank(7.1e-20, 7)
-    assert 0 < found.pop("DEPENDENT_PIVOT") < _trust.SMALLEST_PIVOT
-    assert _trust.LARGEST_INFLATION < found.pop("LARGEST_REFINABLE") < 1e-5 / _trust.EPS
-    assert found == {name: getattr(_trust, name) for name in found} and len(found) == 4
+    assert 0 < tolerances.pop("DEPENDENT_PIVOT") < _trust.SMALLEST_PIVOT
+    assert _trust.LARGEST_INFLATION < tolerances.pop("LARGEST_REFINABLE") < 1e-5 / _trust.EPS
+    assert (
+        tolerances == {name: getattr(_trust, name) for name in tolerances} and len(tolerances) == 4
+    )
     assert f"#define LANES {LANES}\n" in (SOURCE / "simd.h").read_text()
 
 
@@ -117,38 +121,39 @@ BAD = {
 
 
 def test_bad_arguments_are_refused_and_nothing_is_written():
-    good = principal()
-    assert _kernel.solve_principal(*good.values()) == 0
-    for case, changed in BAD.items():
-        given = {**principal(), **changed}
+    arguments = principal()
+    assert _kernel.solve_principal(*arguments.values()) == 0
+    for case, changes in BAD.items():
+        bad_arguments = {**principal(), **changes}
         for name in ("values", "ratios", "probed"):
-            given[name].fill(7.0)
+            bad_arguments[name].fill(7.0)
         with pytest.raises((ValueError, TypeError, BufferError)):
-            _kernel.solve_principal(*given.values())
+            _kernel.solve_principal(*bad_arguments.values())
             pytest.fail(case)
-        assert all(np.all(given[name] == 7.0) for name in ("values", "ratios", "probed")), case
-    for arguments in ((), list(good.values())[:-1], [*good.values(), 1]):
+        assert all(np.all(bad_arguments[name] == 7.0) for name in ("values", "ratios", "probed")), (
+            case
+        )
+    for wrong_number in ((), list(arguments.values())[:-1], [*arguments.values(), 1]):
         with pytest.raises(TypeError):
-            _kernel.solve_principal(*arguments)
-    good["values"].flags.writeable = False
+            _kernel.solve_principal(*wrong_number)
+    arguments["values"].flags.writeable = False
     with pytest.raises((ValueError, BufferError)):
-        _kernel.solve_principal(*good.values())
+        _kernel.solve_principal(*arguments.values())
 
 
 def test_arrays_that_are_not_aligned_too_long_or_no_eigenvectors_are_refused():
-    """Of the last ones nothing is left of any column, or not a number: they would be drawn from for
-    ever.
-    """
-    given, none = principal(), np.zeros(1, np.int64)
-    given["scale"] = np.frombuffer(bytearray(73), np.uint8)[1:73].view(np.float64)
+    """Vectors of zeros or NaN, from which drawing would never end, count as no eigenvectors."""
+    arguments = principal()
+    none = np.zeros(1, np.int64)
+    arguments["scale"] = np.frombuffer(bytearray(73), np.uint8)[1:73].view(np.float64)
     with pytest.raises(ValueError, match="scale"):
-        _kernel.solve_principal(*given.values())
-    many = (2**64 + 257) // 258  # its product with a size of a slab wraps around
+        _kernel.solve_principal(*arguments.values())
+    too_many_columns = (2**64 + 257) // 258  # its product with a size of a slab wraps around
     empty = (
         np.zeros((0, 0)),
-        np.zeros((0, many)),
+        np.zeros((0, too_many_columns)),
         np.zeros((0, 0)),
-        np.zeros((0, many)),
+        np.zeros((0, too_many_columns)),
         0,
         np.zeros(0),
         np.zeros(0),
@@ -172,7 +177,8 @@ def test_arrays_that_are_not_aligned_too_long_or_no_eigenvectors_are_refused():
                 np.empty(2, np.int64),
             )
     X = np.frombuffer(bytearray(8 * 600 + 1), np.uint8)[1:].view(np.float64).reshape(60, 10)
-    X[:], y = np.random.default_rng(0).standard_normal((60, 10)), np.arange(60.0)
+    X[:] = np.random.default_rng(0).standard_normal((60, 10))
+    y = np.arange(60.0)
     coef = [
         OLSEnsembleRegressor(30, 4, max_samples=0.5, random_state=0).fit(Z, y).coef_
         for Z in (X, X.copy())
@@ -181,20 +187,31 @@ def test_arrays_that_are_not_aligned_too_long_or_no_eigenvectors_are_refused():
 
 
 def test_stores_and_sums_of_other_sizes_are_refused():
-    """And a pair without a slot is left out."""
+    """A pair without a slot is skipped."""
     rng = np.random.default_rng(0)
-    A, Y, one, lists = (
-        rng.standard_normal((9, 16)),
-        rng.standard_normal((16, 1)),
-        np.ones(9),
-        np.array([0, 9, 18]),
+    A = rng.standard_normal((9, 16))
+    Y = rng.standard_normal((16, 1))
+    ones = np.ones(9)
+    lists = np.array([0, 9, 18])
+    columns = (lists[:-1], lists[1:], np.tile(np.arange(9), 2))
+    room = _kernel.member_size(9, 1)
+    member_arguments = (
+        0,
+        2,
+        np.empty((0, 0)),
+        np.zeros((0, 1)),
+        A,
+        Y,
+        16,
+        ones,
+        0 * ones,
+        0.0,
+        *columns,
     )
-    columns, room = (lists[:-1], lists[1:], np.tile(np.arange(9), 2)), _kernel.member_size(9, 1)
-    given = (0, 2, np.empty((0, 0)), np.zeros((0, 1)), A, Y, 16, one, 0 * one, 0.0, *columns)
     with pytest.raises(ValueError, match="go together"):
-        _kernel.factor_members(*given, np.empty((2, room - 1)), np.empty(2))
+        _kernel.factor_members(*member_arguments, np.empty((2, room - 1)), np.empty(2))
     store = np.empty((2, room))
-    _kernel.factor_members(*given, store, np.empty(2))
+    _kernel.factor_members(*member_arguments, store, np.empty(2))
     right = {"begin": 0, "end": 2, "rows": 16, "sizes": [4, 9], "slots": [0], "store": store}
     wrong = [
         {"begin": -1},
@@ -207,10 +224,11 @@ def test_stores_and_sums_of_other_sizes_are_refused():
     ]
     for changed in ({}, {"slots": [-1]}, *wrong):
         begin, end, rows, sizes, slots, factors = (right | changed).values()
-        sums, states = np.zeros((3, 2, 1, 16)), np.zeros(16, np.int64)
-        beside = np.array(sizes), np.array(slots), factors, *sums, states
+        sums = np.zeros((3, 2, 1, 16))
+        states = np.zeros(16, np.int64)
+        pair_arguments = np.array(sizes), np.array(slots), factors, *sums, states
         with pytest.raises(ValueError, match="go together") if changed in wrong else nullcontext():
             _kernel.sum_pairs(
-                begin, end, A, Y, np.zeros(16), np.ones(16), rows, True, *columns, *beside
+                begin, end, A, Y, np.zeros(16), np.ones(16), rows, True, *columns, *pair_arguments
             )
         assert np.any(sums) != bool(changed), changed

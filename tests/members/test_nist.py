@@ -37,9 +37,9 @@ def test_certificates_solve_the_normal_equations():
             for row in problem.X.tolist()
         ]
         fits = [sum(map(Fraction.__mul__, row, problem.exact)) for row in A]
-        left = [Fraction(t) - fit for t, fit in zip(problem.y.tolist(), fits, strict=True)]
+        residuals = [Fraction(t) - fit for t, fit in zip(problem.y.tolist(), fits, strict=True)]
         for column in zip(*A, strict=True):
-            assert sum(map(Fraction.__mul__, column, left)) == 0
+            assert sum(map(Fraction.__mul__, column, residuals)) == 0
 
 
 def test_digits_are_counted_as_nist_counts_them():
@@ -57,8 +57,10 @@ def test_digits_at_or_above_lapack(seed):
     none is below.
     """
     for problem, solver in product([*CERTIFIED, *OURS, drawn(seed)], ["auto", "orthogonal"]):
-        for here in orders(problem):
-            assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here)), (
+        for ordered in orders(problem):
+            assert digits(ordered, by_olsen(ordered, solver)) >= digits(
+                ordered, by_lapack(ordered)
+            ), (
                 problem.name,
                 solver,
             )
@@ -67,10 +69,14 @@ def test_digits_at_or_above_lapack(seed):
 def test_trusted_gram_matrices_cost_five_digits_at_most():
     """A shared Gram matrix, or the member's own, that could cost more is not used."""
     for problem in CERTIFIED + OURS:
-        (n, p), least = problem.X.shape, digits(problem, by_lapack(problem)) - 5
-        assert digits(problem, by_olsen(problem, "gram")) >= least, problem.name
-        how = {"fit_intercept": problem.intercept, "solver": "gram"}
-        coef, intercept = member_coefficients(problem.X, problem.y, [range(p)], [range(n)], **how)
+        (n, p) = problem.X.shape
+        min_digits = digits(problem, by_lapack(problem)) - 5
+        assert digits(problem, by_olsen(problem, "gram")) >= min_digits, problem.name
+        options = {"fit_intercept": problem.intercept, "solver": "gram"}
+        coef, intercept = member_coefficients(
+            problem.X, problem.y, [range(p)], [range(n)], **options
+        )
         assert (
-            digits(problem, np.r_[intercept, coef[0]] if problem.intercept else coef[0]) >= least
+            digits(problem, np.r_[intercept, coef[0]] if problem.intercept else coef[0])
+            >= min_digits
         ), problem.name

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from loops import case
 from olsen import member_coefficients
@@ -23,7 +24,8 @@ def problem_of(seed, n, p, *, rows=None, fit_intercept=True, weighted=False, q=2
     X, Y = random_problem(seed, n=n, p=p, q=q)
     rng = np.random.default_rng(seed)
     weight = rng.uniform(0.3, 2.0, n) if weighted else None
-    chosen, order = None if rows is None else np.sort(rng.permutation(n)[:rows]), rng.permutation(p)
+    chosen = None if rows is None else np.sort(rng.permutation(n)[:rows])
+    order = rng.permutation(p)
     if chosen is not None:
         X[chosen, order[2]] = (
             0.7  # a column that is constant on the rows of the member, not on others
@@ -34,16 +36,16 @@ def problem_of(seed, n, p, *, rows=None, fit_intercept=True, weighted=False, q=2
 def refit_without_each_row(problem, columns, rows):
     """Brute force: residual of every row under members refitted without it."""
     n, q = problem.Y.shape
-    given = np.arange(n) if rows is None else rows
+    member_rows = np.arange(n) if rows is None else rows
     out = np.empty((n, q))
     for row in range(n):
-        kept = [given[given != row]]
+        other_rows = [member_rows[member_rows != row]]
         for t in range(q):
             coef, intercept = member_coefficients(
                 problem.X,
                 problem.Y[:, t],
                 [columns],
-                kept,
+                other_rows,
                 sample_weight=problem.weight,
                 fit_intercept=problem.fit_intercept,
                 solver="orthogonal",
@@ -63,22 +65,24 @@ def test_leave_one_out_of_every_size_equals_refits(seed):
     sizes = np.array([1, 4, 9, 12])
     for problem, rows, order in every_case(seed):
         expected = [refit_without_each_row(problem, order[:size], rows) for size in sizes]
-        for shared, own in product((True, False), (rows, None)):  # rows of one member, or of all
-            data = PathData.from_problem(problem, shared=shared, rows=rows if own is None else None)
-            np.testing.assert_allclose(
-                prefix_residuals(data, order, sizes, own), expected, rtol=1e-8, atol=1e-8
+        for shared, path_rows in product(
+            (True, False), (rows, None)
+        ):  # rows of one member, or of all
+            data = PathData.from_problem(
+                problem, shared=shared, rows=rows if path_rows is None else None
+            )
+            assert_allclose(
+                prefix_residuals(data, order, sizes, path_rows), expected, rtol=1e-8, atol=1e-8
             )
 
 
 def test_coefficients_of_every_size_equal_members(seed):
     sizes = np.array([1, 3, 8, 12])
     for problem, rows, order in every_case(seed):
-        data, at = (
-            PathData.from_problem(problem, shared=rows is None),
-            np.eye(problem.shape[1] + 1)[:, 1:],
-        )
-        found = prefix_predictions(data, at, order, sizes, rows)
-        found = found[:, 1:] - found[:, :1]
+        data = PathData.from_problem(problem, shared=rows is None)
+        at = np.eye(problem.shape[1] + 1)[:, 1:]
+        coefs = prefix_predictions(data, at, order, sizes, rows)
+        coefs = coefs[:, 1:] - coefs[:, :1]
         for (s, size), t in product(enumerate(sizes), range(2)):
             coef, _ = member_coefficients(
                 problem.X,
@@ -88,24 +92,22 @@ def test_coefficients_of_every_size_equal_members(seed):
                 sample_weight=problem.weight,
                 fit_intercept=problem.fit_intercept,
             )
-            np.testing.assert_allclose(found[s, :, t], coef[0], rtol=1e-8, atol=1e-9)
+            assert_allclose(coefs[s, :, t], coef[0], rtol=1e-8, atol=1e-9)
 
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
 def test_columns_that_add_no_rank_change_nothing(seed):
-    """Duplicated, constant and summed columns along the path: fitted values as without them."""
+    """Fitted values are unchanged by duplicated, constant and summed columns along the path."""
     rng = np.random.default_rng(seed)
     base = rng.standard_normal((30, 6))
     Y = rng.standard_normal((30, 1))
     dependent = np.column_stack([base[:, 0], np.full(30, 2.0), base[:, 1] - 3 * base[:, 2]])
-    whole = RowData(np.column_stack([base, dependent]), Y)
-    order = np.array(
-        [0, 6, 1, 7, 2, 8, 3, 4, 5]
-    )  # every dependent column after those it depends on
-    found = prefix_residuals(PathData.from_problem(whole), order, np.arange(1, 10))
+    problem = RowData(np.column_stack([base, dependent]), Y)
+    order = np.array([0, 6, 1, 7, 2, 8, 3, 4, 5])  # dependent columns come late
+    with_dependent = prefix_residuals(PathData.from_problem(problem), order, np.arange(1, 10))
     plain = prefix_residuals(PathData.from_problem(RowData(base, Y)), np.arange(6), np.arange(1, 7))
-    np.testing.assert_allclose(found, plain[[0, 0, 1, 1, 2, 2, 3, 4, 5]], atol=1e-8)
+    assert_allclose(with_dependent, plain[[0, 0, 1, 1, 2, 2, 3, 4, 5]], atol=1e-8)
 
 
 def test_nearly_collinear_columns_and_exactly_fitted_rows(seed):
@@ -116,7 +118,7 @@ def test_nearly_collinear_columns_and_exactly_fitted_rows(seed):
     problem.X[:, 4] = problem.X[:, 3] + 1e-6 * problem.X[:, 4]
     sizes = np.array([5, 10])
     expected = [refit_without_each_row(problem, order[:size], None) for size in sizes]
-    np.testing.assert_allclose(
+    assert_allclose(
         prefix_residuals(PathData.from_problem(problem), order, sizes),
         expected,
         rtol=1e-7,
@@ -124,8 +126,8 @@ def test_nearly_collinear_columns_and_exactly_fitted_rows(seed):
     )
     problem, _, _ = problem_of(seed, 40, 10)
     problem.X[:, 3] = np.arange(40) == 7
-    found = prefix_residuals(
+    residuals = prefix_residuals(
         PathData.from_problem(problem), np.arange(10), np.array([1, 2, 3, 4, 5])
     )
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found[3, 7], found[2, 7])
+    assert np.isfinite(residuals).all()
+    assert_allclose(residuals[3, 7], residuals[2, 7])

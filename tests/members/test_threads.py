@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from loops import case
@@ -37,22 +38,24 @@ def first_items(n_threads, n_items=6):
 
 def test_results_come_in_order_and_progress_grows_whatever_the_threads():
     for n_threads in (1, 2, 5):
-        told, expected = [], [(start, min(start + 3, 20)) for start in range(0, 20, 3)]
-        report = lambda done, told=told: told.append((done, threading.get_ident()))  # noqa: E731
+        reports = []
+        expected = [(start, min(start + 3, 20)) for start in range(0, 20, 3)]
+        report = lambda done, reports=reports: reports.append((done, threading.get_ident()))  # noqa: E731
         assert (
             Threads(n_threads, report)(lambda a, b: time.sleep(0.001) or (a, b), 20, chunk=3)
             == expected
         )
-        numbers = [done for done, _ in told]
+        numbers = [done for done, _ in reports]
         assert numbers == sorted(set(numbers)) and numbers[-1] == 20
-        assert {caller for _, caller in told} == {threading.get_ident()}
+        assert {caller for _, caller in reports} == {threading.get_ident()}
         assert Threads(n_threads)(lambda a, b: (a, b), 0) == []
     # chunks may have chunks of their own
     assert Threads(2)(lambda a, b: sum(first_items(2, 5)), 6, chunk=1) == [10] * 6
 
 
 def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere():
-    busy, done = threading.Barrier(4), threading.Event()
+    busy = threading.Barrier(4)
+    done = threading.Event()
 
     def long(start, stop):
         busy.wait(timeout=SECONDS)
@@ -68,7 +71,8 @@ def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere():
 
 def test_helpers_see_the_context_of_their_caller():
     """NumPy's error state, for one: a fit must not warn in one thread and raise in another."""
-    meet, seen = threading.Barrier(2), {}
+    meet = threading.Barrier(2)
+    seen = {}
 
     def work(start, stop):
         meet.wait(timeout=SECONDS)  # so that both threads take a chunk
@@ -82,7 +86,8 @@ def test_helpers_see_the_context_of_their_caller():
 def test_after_an_error_no_chunk_is_begun():
     main = threading.get_ident()
     for raises in ("calling thread", "helper"):
-        begun, meet = [], threading.Barrier(2)
+        begun = []
+        meet = threading.Barrier(2)
 
         def work(start, stop, raises=raises, begun=begun, meet=meet):
             begun.append(start)
@@ -99,15 +104,16 @@ def test_after_an_error_no_chunk_is_begun():
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to a thread")
 def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended():
-    """Whether the calling thread has a chunk of its own at the time, or has finished and waits for
+    """The calling thread may have a chunk at the time, or have finished and wait for
     others.
     """
     main = threading.get_ident()
-    before = signal.signal(
+    old_handler = signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # which a job in the background ignores
     for while_waiting in (False, True):
-        at_work, ended = threading.Event(), []
+        at_work = threading.Event()
+        ended = []
 
         def work(start, stop, while_waiting=while_waiting, at_work=at_work, ended=ended):
             if threading.get_ident() != main:
@@ -127,7 +133,7 @@ def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended():
                 Threads(2)(work, 2 if while_waiting else 50, chunk=1)
         finally:
             signal.signal(
-                signal.SIGINT, signal.default_int_handler if not while_waiting else before
+                signal.SIGINT, signal.default_int_handler if not while_waiting else old_handler
             )
         assert len(ended) == 1 and first_items(2) == list(range(6))
 
@@ -181,8 +187,8 @@ def test_threads_at_the_end_of_the_main_one_and_in_spawned_children(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
-    before = blas_threads()
+def test_a_forked_child_starts_new_helpers_and_has_no_limit():
+    threads_at_start = blas_threads()
     first_items(2)
     with one_blas_thread():
         child = os.fork()
@@ -190,19 +196,20 @@ def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
             code = 1
             try:
                 meet = threading.Barrier(3)
-                assert blas_threads() == before
+                assert blas_threads() == threads_at_start
                 Threads(3)(lambda a, b: meet.wait(timeout=SECONDS), 3, chunk=1)
-                assert blas_threads() == before
+                assert blas_threads() == threads_at_start
                 code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert blas_threads() == {1}
-    assert blas_threads() == before
+    assert blas_threads() == threads_at_start
 
 
-def test_a_value_in_the_making_holds_nothing_up_not_even_in_a_forked_child():
-    begun, go = threading.Event(), threading.Event()
+def test_computing_a_cached_value_blocks_no_other_thread():
+    begun = threading.Event()
+    go = threading.Event()
 
     class Lazy(list):
         @cached_property
@@ -215,7 +222,7 @@ def test_a_value_in_the_making_holds_nothing_up_not_even_in_a_forked_child():
         assert begun.wait(SECONDS) and pool.submit(lambda: Lazy("x").value).result(
             timeout=SECONDS / 2
         )
-        assert not slow.done()  # a fork here would keep a lock that nobody gives back
+        assert not slow.done()  # a fork here would keep a lock that is never released
         go.set()
 
 
@@ -223,10 +230,11 @@ def test_a_value_in_the_making_holds_nothing_up_not_even_in_a_forked_child():
 
 
 class Context:
-    """A context that is entered and left at our word, here or in a thread of its own."""
+    """A context that is entered and left by calls, in this thread or in a separate one."""
 
-    def __init__(self, context, here=True):
-        self.inside, self.worker = context, None if here else ThreadPoolExecutor(1)
+    def __init__(self, context, in_this_thread=True):
+        self.inside = context
+        self.worker = None if in_this_thread else ThreadPoolExecutor(1)
 
     def _call(self, function, *arguments):
         if self.worker is None:
@@ -249,12 +257,12 @@ def two():
         yield
 
 
-def test_limits_of_ours_count_from_the_latest_and_leave_nothing_behind(two):
-    """Of two in threads the one that came first goes first; what it found is restored by the last."""
-    first, second = (
-        Context(one_blas_thread, here=False).enter(),
-        Context(one_blas_thread, here=False).enter(),
-    )
+def test_nested_limits_of_threads_are_undone_in_any_order(two):
+    """Two limits in two threads, of which the first to come is the first to go: the last to go
+    restores the number of threads before both.
+    """
+    first = Context(one_blas_thread, in_this_thread=False).enter()
+    second = Context(one_blas_thread, in_this_thread=False).enter()
     first.leave()
     assert blas_threads() == {1}
     second.leave()
@@ -267,19 +275,23 @@ def test_limits_of_ours_count_from_the_latest_and_leave_nothing_behind(two):
         assert blas_threads() == {1}
 
 
-def test_a_limit_of_the_host_around_ours_or_within(two):
+def test_limits_of_the_host_around_or_within_a_limit_of_olsen(two):
     for number in (1, 3):
-        for here in (True, False):
-            host = Context(lambda number=number: threadpool_limits(number, user_api="blas"), here)
-            with case(number, here, "around"):
+        for in_this_thread in (True, False):
+            host = Context(
+                lambda number=number: threadpool_limits(number, user_api="blas"), in_this_thread
+            )
+            with case(number, in_this_thread, "around"):
                 host.enter()
                 with one_blas_thread():
                     assert blas_threads() == {1}
                 assert blas_threads() == {number}
                 host.leave()
                 assert blas_threads() == {2}
-            host = Context(lambda number=number: threadpool_limits(number, user_api="blas"), here)
-            with case(number, here, "within"):
+            host = Context(
+                lambda number=number: threadpool_limits(number, user_api="blas"), in_this_thread
+            )
+            with case(number, in_this_thread, "within"):
                 with one_blas_thread():
                     host.enter()
                     assert blas_threads() == {number}
@@ -289,13 +301,11 @@ def test_a_limit_of_the_host_around_ours_or_within(two):
 
 
 def test_fits_from_several_threads_at_once_agree_and_leave_the_number_of_threads(two):
-    """Each has settings of its own; a fit alone with one thread is the same up to rounding."""
+    """Fits have different settings; a fit alone with one thread is the same up to rounding."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 30))
-    y, settings = (
-        X.sum(axis=1) + rng.standard_normal(300),
-        [{}, {"max_samples": 0.5}, {"solver": "masked_cg"}],
-    )
+    y = X.sum(axis=1) + rng.standard_normal(300)
+    settings = [{}, {"max_samples": 0.5}, {"solver": "masked_cg"}]
 
     def fit(i, n_jobs=None):
         return (
@@ -309,5 +319,5 @@ def test_fits_from_several_threads_at_once_agree_and_leave_the_number_of_threads
     with ThreadPoolExecutor(6) as several:
         for i, coef in enumerate(several.map(fit, range(12))):
             with case(i):
-                np.testing.assert_allclose(coef, alone[i % 3], rtol=1e-9)
+                assert_allclose(coef, alone[i % 3], rtol=1e-9)
     assert blas_threads() == {2}

@@ -1,9 +1,9 @@
-"""How much the tests notice: small random changes of the source, and the share that no test minds.
+"""How much the tests notice: small random changes of the source, and the fraction that no test notices.
 
 ``python tests/mutation/run.py --mutants 100 --seed 0`` changes a copy of the source at one place
 after the other and runs the tests of its package, cheapest first. What survives meets a wider set.
-A survivor is not yet a gap: read it. With ``--jobs N`` so many mutants are judged at once, each in
-a copy of the source of its own.
+A survivor is not yet a gap: read it. With ``--jobs N`` N mutants are judged at once, each in
+a separate copy of the source.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Div: "*",
 }
 
-# The beginning of a path -> tests, cheapest first, and those that a survivor meets after them; the
+# The beginning of a path -> tests, cheapest first, and the wider set for a survivor; the
 # longest counts.
 TESTS = {
     "_members": ("members ensemble", "formulas_of_a_fit path trust fuzz nist uncertainty"),
@@ -92,19 +92,19 @@ class Mutant:
     path: str  # below src/olsen
     line: int
     kind: str
-    before: str
-    after: str
+    old_text: str
+    new_text: str
     start: int
     stop: int
 
 
 class Places:
-    """All mutants of one file. Messages, assertions (they are for the type checker) and type hints
-    are left alone.
-    """
+    """All mutants of one file. Messages, assertions for the type checker and type hints stay."""
 
     def __init__(self, path: str, text: str) -> None:
-        self.path, self.text, self.lines = path, text, text.splitlines(keepends=True)
+        self.path = path
+        self.text = text
+        self.lines = text.splitlines(keepends=True)
         self.offsets = [0, *itertools.accumulate(map(len, self.lines))]
 
     def span(self, node: Any) -> tuple[int, int]:
@@ -115,18 +115,29 @@ class Places:
         )
         return start, stop
 
-    def mutant(self, line: int, kind: str, start: int, stop: int, after: str) -> Mutant:
-        return Mutant(self.path, line, kind, self.text[start:stop], after, start, stop)
+    def mutant(self, line: int, kind: str, start: int, stop: int, new_text: str) -> Mutant:
+        return Mutant(
+            path=self.path,
+            line=line,
+            kind=kind,
+            old_text=self.text[start:stop],
+            new_text=new_text,
+            start=start,
+            stop=stop,
+        )
 
-    def instead(self, node: Any, kind: str, after: str) -> Mutant:
-        return self.mutant(node.lineno, kind, *self.span(node), after)
+    def instead(self, node: Any, kind: str, new_text: str) -> Mutant:
+        return self.mutant(node.lineno, kind, *self.span(node), new_text)
 
-    def between(self, left: ast.expr, right: ast.expr, kind: str, after: str) -> Mutant:
+    def between(
+        self, left_operand: ast.expr, right_operand: ast.expr, kind: str, new_text: str
+    ) -> Mutant:
         """Another operator between two operands, whatever brackets are around them."""
-        start, stop = self.span(left)[1], self.span(right)[0]
+        start = self.span(left_operand)[1]
+        stop = self.span(right_operand)[0]
         operator = self.text[start:stop].strip(" ()\n")
-        here = self.text.index(operator, start)
-        return self.mutant(left.lineno, kind, here, here + len(operator), after)
+        position = self.text.index(operator, start)
+        return self.mutant(left_operand.lineno, kind, position, position + len(operator), new_text)
 
     def below(self, node: ast.AST) -> Iterator[Mutant]:
         """Mutants of a node and of what is below it."""
@@ -137,17 +148,22 @@ class Places:
     def of(self, node: ast.AST) -> Iterator[Mutant]:
         match node:
             case ast.Compare():
-                for left, operator, right in zip(
+                for left_operand, operator, right_operand in zip(
                     [node.left, *node.comparators], node.ops, node.comparators, strict=False
                 ):
                     if type(operator) in COMPARISONS:
-                        yield self.between(left, right, "comparison", COMPARISONS[type(operator)])
+                        yield self.between(
+                            left_operand, right_operand, "comparison", COMPARISONS[type(operator)]
+                        )
             case ast.BinOp() if type(node.op) in ARITHMETIC:
                 yield self.between(node.left, node.right, "arithmetic", ARITHMETIC[type(node.op)])
             case ast.BoolOp():
-                for left, right in itertools.pairwise(node.values):
+                for left_operand, right_operand in itertools.pairwise(node.values):
                     yield self.between(
-                        left, right, "and / or", "or" if isinstance(node.op, ast.And) else "and"
+                        left_operand,
+                        right_operand,
+                        "and / or",
+                        "or" if isinstance(node.op, ast.And) else "and",
                     )
             case ast.UnaryOp(op=ast.Not()):
                 yield self.instead(node, "not removed", f"({ast.unparse(node.operand)})")
@@ -205,23 +221,25 @@ def parts(node: ast.AST) -> list[Any]:
         case ast.AnnAssign():
             return [node.value] if node.value is not None else []
         case ast.Call():
-            given = [keyword.value for keyword in node.keywords if keyword.arg not in SPEED_ONLY]
-            return [] if is_message(node) else [*given, node.func, *node.args]
+            keyword_values = [
+                keyword.value for keyword in node.keywords if keyword.arg not in SPEED_ONLY
+            ]
+            return [] if is_message(node) else [*keyword_values, node.func, *node.args]
     return list(ast.iter_child_nodes(node))
 
 
 def all_mutants(source: Path) -> list[Mutant]:
     """Every change of every file, in order."""
-    found = []
+    mutants = []
     for package in PACKAGES:
         for path in sorted((source / package).rglob("*.py")):
-            places = Places(path.relative_to(source).as_posix(), path.read_text())
-            found += places.below(ast.parse(places.text))
-    return found
+            file_places = Places(path.relative_to(source).as_posix(), path.read_text())
+            mutants += file_places.below(ast.parse(file_places.text))
+    return mutants
 
 
 def tests_of(path: str, wide: bool) -> list[str]:
-    """Test files of a module, cheapest first, or those that a survivor meets after them."""
+    """Test files of a module, cheapest first, or the wider set for survivors."""
     names = TESTS[max((start for start in TESTS if path.startswith(start)), key=len)][wide].split()
     return ["tests/fuzz" if name == "fuzz" else _file_of(name) for name in names]
 
@@ -258,20 +276,19 @@ def judge(mutant: Mutant, folders: SimpleQueue[Path], limit: float) -> dict[str,
     it back.
     """
     folder = folders.get()
-    target, began = folder / "olsen" / mutant.path, time.perf_counter()
-    whole = target.read_text()
-    target.write_text(whole[: mutant.start] + mutant.after + whole[mutant.stop :])
+    target = folder / "olsen" / mutant.path
+    began = time.perf_counter()
+    original = target.read_text()
+    target.write_text(original[: mutant.start] + mutant.new_text + original[mutant.stop :])
     try:
         outcome, test = run_tests(folder, tests_of(mutant.path, False), False, limit)
         if outcome == "passed":
             outcome, test = run_tests(folder, tests_of(mutant.path, True), True, 3 * limit)
     finally:
-        target.write_text(whole)
+        target.write_text(original)
         folders.put(folder)
-    verdict, seconds = (
-        "survived" if outcome == "passed" else "killed",
-        round(time.perf_counter() - began, 1),
-    )
+    verdict = "survived" if outcome == "passed" else "killed"
+    seconds = round(time.perf_counter() - began, 1)
     return {**asdict(mutant), "verdict": verdict, "by": test or outcome, "seconds": seconds}
 
 
@@ -288,33 +305,32 @@ def main() -> int:
         help="seconds of the first tests; longer ones are killed",
     )
     parser.add_argument("--out", type=Path, help="file of results, one JSON object a line")
-    given = parser.parse_args()
+    options = parser.parse_args()
     source = ROOT / "src" / "olsen"
-    places = all_mutants(source)
-    drawn = random.Random(given.seed).sample(places, min(given.mutants, len(places)))
-    print(f"{len(drawn)} of {len(places)} places, seed {given.seed}", flush=True)
+    file_places = all_mutants(source)
+    drawn = random.Random(options.seed).sample(file_places, min(options.mutants, len(file_places)))
+    print(f"{len(drawn)} of {len(file_places)} places, seed {options.seed}", flush=True)
     counts: Counter[tuple[str, str]] = Counter()
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(given.jobs) as pool:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
         folders: SimpleQueue[Path] = SimpleQueue()
-        for number in range(given.jobs):
+        for number in range(options.jobs):
             shutil.copytree(source, Path(name, str(number), "olsen"))
             folders.put(Path(name, str(number)))
-        results = pool.map(lambda mutant: judge(mutant, folders, given.limit), drawn)
+        results = pool.map(lambda mutant: judge(mutant, folders, options.limit), drawn)
         for number, (mutant, result) in enumerate(zip(drawn, results, strict=True), 1):
             counts[mutant.path.split("/")[0], str(result["verdict"])] += 1
-            shown = (
-                f"{mutant.path}:{mutant.line} {mutant.kind}: {mutant.before!r} -> {mutant.after!r}"
-            )
+            description = f"{mutant.path}:{mutant.line} {mutant.kind}: {mutant.old_text!r} -> {mutant.new_text!r}"
             print(
-                f"{number} {result['verdict']} {result['seconds']} s {shown} [{result['by']}]",
+                f"{number} {result['verdict']} {result['seconds']} s {description} [{result['by']}]",
                 flush=True,
             )
-            if given.out is not None:
-                with given.out.open("a") as file:
+            if options.out is not None:
+                with options.out.open("a") as file:
                     file.write(json.dumps(result) + "\n")
     print("\n| package | mutants | killed | survived |\n|---|---|---|---|")
     for package in PACKAGES:
-        killed, survived = counts[package, "killed"], counts[package, "survived"]
+        killed = counts[package, "killed"]
+        survived = counts[package, "survived"]
         print(f"| {package} | {killed + survived} | {killed} | {survived} |")
     return 0
 

@@ -27,9 +27,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Certified:
-    """Data as they are given to a solver, and the exact coefficients, the intercept first if there
-    is one.
-    """
+    """Data of a problem, and the exact coefficients, the intercept first if there is one."""
 
     name: str
     X: Array
@@ -38,7 +36,7 @@ class Certified:
     exact: list[Fraction]
 
     def shuffled(self, order: NDArray[np.int64]) -> Certified:
-        """The same problem with its rows in another order: the same answer, other rounding."""
+        """This problem with its rows in another order: the same answer, other rounding."""
         return Certified(self.name, self.X[order], self.y[order], self.intercept, self.exact)
 
 
@@ -46,7 +44,8 @@ def nist(name: str) -> Certified:
     """One of NIST's sets, with NIST's digits."""
     certified = json.loads((HERE / f"{name}.json").read_text())
     table = np.loadtxt(HERE / f"{name}.csv", delimiter=",", skiprows=1, ndmin=2)
-    X, y = table[:, :-1], table[:, -1]
+    X = table[:, :-1]
+    y = table[:, -1]
     if degree := certified["design"].get("polynomial_degree"):
         X = X ** np.arange(1, degree + 1)
     exact = [Fraction(b["estimate"]) for b in certified["parameters"]]
@@ -55,19 +54,20 @@ def nist(name: str) -> Certified:
 
 def certify(name: str, X: Array, y: Array, intercept: bool) -> Certified:
     """A problem of our own, solved in rational arithmetic."""
-    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    X = np.asarray(X, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
     return Certified(name, X, y, intercept, exact_least_squares(X, y, intercept))
 
 
 def exact_least_squares(X: Array, y: Array, intercept: bool) -> list[Fraction]:
-    """The least-squares coefficients of these very floating-point numbers, without rounding."""
+    """The least-squares coefficients of floating-point numbers, without rounding."""
     columns = [np.ones(len(y)), *X.T] if intercept else list(X.T)
-    whole = [_integers(column) for column in (*columns, y)]
-    vectors = [integers for integers, _ in whole]
+    integer_columns = [_integers(column) for column in (*columns, y)]
+    vectors = [integers for integers, _ in integer_columns]
     *design, target = vectors
     system = [[_dot(a, b) for b in design] + [_dot(a, target)] for a in design]
     solved = _solve_integers(system)
-    *units, unit = [denominator for _, denominator in whole]
+    *units, unit = [denominator for _, denominator in integer_columns]
     return [b * u / unit for b, u in zip(solved, units, strict=True)]
 
 
@@ -84,7 +84,9 @@ def _dot(a: list[int], b: list[int]) -> int:
 
 def _solve_integers(rows: list[list[int]]) -> list[Fraction]:
     """Solve the augmented system by Bareiss' elimination, in which every division is exact."""
-    rows, m, previous = [list(row) for row in rows], len(rows), 1
+    rows = [list(row) for row in rows]
+    m = len(rows)
+    previous = 1
     for k in range(m):
         if rows[k][k] == 0:
             raise ValueError("the columns of a certified problem must be independent")
@@ -97,8 +99,8 @@ def _solve_integers(rows: list[list[int]]) -> list[Fraction]:
         previous = rows[k][k]
     solution = [Fraction(0)] * m
     for k in reversed(range(m)):
-        known = sum((rows[k][j] * solution[j] for j in range(k + 1, m)), Fraction(0))
-        solution[k] = (rows[k][m] - known) / rows[k][k]
+        solved_terms = sum((rows[k][j] * solution[j] for j in range(k + 1, m)), Fraction(0))
+        solution[k] = (rows[k][m] - solved_terms) / rows[k][k]
     return solution
 
 
@@ -116,7 +118,7 @@ def polynomial(degree: int, rng: np.random.Generator) -> tuple[Array, Array, boo
 
 
 def exact_polynomial(degree: int, rng: np.random.Generator) -> tuple[Array, Array, bool]:
-    """The same without noise, as Wampler1 and 2."""
+    """Wampler's design without noise, as Wampler1 and 2."""
     X = np.arange(21.0)[:, None] ** np.arange(1, degree + 1)
     return X, 1 + X.sum(axis=1), True
 

@@ -41,16 +41,15 @@ def digits(problem: Certified, coefficients: NDArray[np.float64]) -> float:
 def by_olsen(problem: Certified, solver: str = "auto") -> NDArray[np.float64]:
     """One member with all columns: plain least squares, through the public door."""
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="members have .* columns"
-        )  # few rows are the nature of these sets
+        # the sets have few rows
+        warnings.filterwarnings("ignore", message="members have .* columns")
         model = OLSEnsembleRegressor(1, 1.0, fit_intercept=problem.intercept, solver=solver)
         model.fit(problem.X, problem.y)
     return np.r_[model.intercept_, model.coef_] if problem.intercept else model.coef_
 
 
 def by_lapack(problem: Certified) -> NDArray[np.float64]:
-    """LAPACK's QR: dgels on the columns as they are, the constant among them."""
+    """LAPACK's QR: dgels on the columns of the problem and the constant."""
     A = np.column_stack([np.ones(len(problem.y)), problem.X]) if problem.intercept else problem.X
     _, solution, info = lapack.dgels(A, problem.y)
     assert info == 0
@@ -78,13 +77,15 @@ def table() -> str:
         "|---|---|---|---|---|",
     ]
     for problem in all_problems():
-        found = [
+        digits_by_order = [
             [digits(p, by_olsen(p)), digits(p, by_olsen(p, "orthogonal")), digits(p, by_lapack(p))]
             for p in orders(problem)
         ]
         cells = [
             f"{first:.1f} ({worst:.1f})"
-            for first, worst in zip(found[0], np.min(found, axis=0), strict=True)
+            for first, worst in zip(
+                digits_by_order[0], np.min(digits_by_order, axis=0), strict=True
+            )
         ]
         shape = f"{problem.X.shape[0]} x {problem.X.shape[1]}{' + 1' if problem.intercept else ''}"
         lines.append(f"| {problem.name} | {shape} | {' | '.join(cells)} |")

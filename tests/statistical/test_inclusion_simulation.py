@@ -13,12 +13,14 @@ from olsen import theory
 
 pytestmark = pytest.mark.statistical
 
-N, P, SIGMA = 100, 150, 0.5
+N = 100
+P = 150
+SIGMA = 0.5
 
 
 def ensemble_risk(rng, beta, probabilities, k, trials):
-    how = {"n_estimators": k, "sampling": "bernoulli", "design": "independent"}
-    return sim.fitted_risk(rng, N, beta, SIGMA, trials, max_features=probabilities, **how)
+    options = {"n_estimators": k, "sampling": "bernoulli", "design": "independent"}
+    return sim.fitted_risk(rng, N, beta, SIGMA, trials, max_features=probabilities, **options)
 
 
 @pytest.fixture
@@ -28,7 +30,8 @@ def rng(seed):
 
 @pytest.mark.parametrize("s", [1, 5, 20, 150])
 def test_probabilities_for_a_known_signal(rng, s):
-    beta, k = sim.sparse_signal(s, P), 20
+    beta = sim.sparse_signal(s, P)
+    k = 20
     rules = {"uniform": np.full(P, theory.optimal_alpha(P / N, SIGMA, k=k))}
     rules["best"] = theory.optimal_probabilities(1.0, beta, SIGMA, n=N)
     for name, alpha in rules.items():

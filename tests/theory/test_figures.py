@@ -38,8 +38,8 @@ SMALLER = {
 def test_the_captions_constants():
     assert set(RECIPES) == set(plans.PLANS) == {"figure1", *PICTURES}
     two, three, four = (RECIPES[f"figure{i}"].at("paper") for i in (2, 3, 4))
-    found = (two.n, two.sigma, two.gammas, two.row_factor, two.trials, max(two.k))
-    assert found == (200, 1, (0.5, 1, 2), 1.1, 50, 1000)
+    constants = (two.n, two.sigma, two.gammas, two.row_factor, two.trials, max(two.k))
+    assert constants == (200, 1, (0.5, 1, 2), 1.1, 50, 1000)
     assert (three.n, three.p, three.ks, three.trials) == (200, 400, (20, 100, 500), 100)
     assert (min(three.sigmas), max(three.sigmas)) == (0.1, 10)
     assert four.p / four.n == 0.5 and four.fixed_alpha == 0.5
@@ -62,7 +62,7 @@ def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
     table = plans.plan_figure(name, vars(constants)).run(constants.trials, rng=0, n_jobs=1)
     reproduction._write_csv(table, tmp_path / f"{name}.csv")
     stored = pd.read_csv(tmp_path / f"{name}.csv").to_dict("list")
-    other = {
+    other_table = {
         **table,
         "x": [2 * x for x in table["x"]],
         "mean": [2 * mean for mean in table["mean"]],
@@ -70,12 +70,12 @@ def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
     assert (
         pixels(figures.draw(name, stored))
         == pixels(figures.draw(name, table))
-        != pixels(figures.draw(name, other))
+        != pixels(figures.draw(name, other_table))
     )
-    found = figures.deviation(table)
+    deviations = figures.deviation(table)
     assert (
         name in ("figure1", "figure9", "figure10")
-        or sum(entry["points"] for entry in found.values()) > 0
+        or sum(entry["points"] for entry in deviations.values()) > 0
     )
 
 
@@ -98,12 +98,12 @@ def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
     rows = zip(
         *(table[name] for name in ("series", "kind", "x", "mean", "standard_error")), strict=True
     )
-    found = {
+    simulated = {
         (series, x): (mean, error) for series, kind, x, mean, error in rows if kind == "simulation"
     }
-    assert {x for _, x in found} == {1, 4, 16, 64, 150}
-    for (series, x), (mean, error) in found.items():
-        ours, our_error = found["adaptive ensemble", x]
+    assert {x for _, x in simulated} == {1, 4, 16, 64, 150}
+    for (series, x), (mean, error) in simulated.items():
+        ours, our_error = simulated["adaptive ensemble", x]
         assert ours <= 1.1 * mean + 4 * np.hypot(our_error, 1.1 * error), (series, x)
 
 
@@ -134,25 +134,23 @@ def test_plans_show_the_default_and_the_optimal_ridge_risk_and_simulate_shared_c
 def test_reproduce_writes_table_manifest_and_pictures(tmp_path, monkeypatch):
     recipe = replace(RECIPES["figure8"], quick={"trials": 3, "points": 2})
     monkeypatch.setitem(reproduction.RECIPES, "figure8", recipe)
-    told, out = (
-        [],
-        {suffix: tmp_path / f"figure8.{suffix}" for suffix in ("csv", "json", "pdf", "png")},
-    )
+    reports = []
+    out = {suffix: tmp_path / f"figure8.{suffix}" for suffix in ("csv", "json", "pdf", "png")}
     (report,) = figures.reproduce(
-        ["figure8"], scale="quick", out=tmp_path, n_jobs=2, progress=lambda *a: told.append(a)
+        ["figure8"], scale="quick", out=tmp_path, n_jobs=2, progress=lambda *a: reports.append(a)
     )
     assert set(tmp_path.glob("figure8.*")) == set(out.values())
     assert out["pdf"].read_bytes()[:4] == b"%PDF" and out["png"].read_bytes()[1:4] == b"PNG"
     manifest = json.loads(out["json"].read_text())
     assert (manifest["seed"], manifest["constants"]["n"]) == (2020, 200)
     assert manifest["deviation"] == report["deviation"]
-    assert told[-1][0] == "figure8" and told[-1][1] == told[-1][2]
-    before = [out[suffix].read_bytes() for suffix in ("csv", "png")]
+    assert reports[-1][0] == "figure8" and reports[-1][1] == reports[-1][2]
+    first_run = [out[suffix].read_bytes() for suffix in ("csv", "png")]
     figures.reproduce(["figure8"], scale="quick", out=tmp_path)
-    assert before == [out[suffix].read_bytes() for suffix in ("csv", "png")]
+    assert first_run == [out[suffix].read_bytes() for suffix in ("csv", "png")]
 
 
-def test_deviation_ignores_what_theory_does_not_know():
+def test_deviation_ignores_points_without_theory():
     row = {
         "kind": ["simulation"],
         "mean": [1.0],

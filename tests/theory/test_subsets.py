@@ -1,4 +1,4 @@
-"""Subsets: their law, and that member i depends on (seed, i) alone."""
+"""Subsets: their distribution, and that member i depends on (seed, i) alone."""
 
 import itertools
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from loops import case
 from olsen._execution.threads import Threads
@@ -36,19 +37,19 @@ def test_member_depends_on_seed_and_number_only(sampling, design, data):
     n = data.draw(st.integers(1, 40))
     stop = data.draw(st.integers(1, 60))
     start = data.draw(st.integers(0, stop))
-    how = {
+    options = {
         "seed": data.draw(st.integers(0, 2**40)),
         "size": data.draw(st.integers(1, n)),
         "sampling": sampling,
     }
-    whole = draw(n, stop, design=design, **how)
-    part = draw(n, stop, design=design, start=start, **how)
-    np.testing.assert_array_equal(part.mask(), whole.mask()[start:])
-    for subset in whole:
+    all_members = draw(n, stop, design=design, **options)
+    part = draw(n, stop, design=design, start=start, **options)
+    assert_array_equal(part.mask(), all_members.mask()[start:])
+    for subset in all_members:
         assert (
             np.all(np.diff(subset) > 0) and subset.min(initial=0) >= 0 and subset.max(initial=0) < n
         )
-    assert sampling == "bernoulli" or np.all(whole.sizes == how["size"])
+    assert sampling == "bernoulli" or np.all(all_members.sizes == options["size"])
 
 
 def test_chunks_and_threads_do_not_change_the_draw(monkeypatch):
@@ -56,29 +57,29 @@ def test_chunks_and_threads_do_not_change_the_draw(monkeypatch):
         LAWS, (None, np.linspace(0.1, 0.6, 20))
     ):
         with monkeypatch.context() as patch, case(sampling, design, probabilities is None):
-            how = {
+            options = {
                 "seed": 3,
                 "size": 7 if probabilities is None else None,
                 "probabilities": probabilities,
             }
-            how |= {"design": design, "sampling": sampling, "start": 5}
-            alone = draw(20, 60, **how)
+            options |= {"design": design, "sampling": sampling, "start": 5}
+            alone = draw(20, 60, **options)
             patch.setattr(_drawing, "CHUNK_ITEMS", 120)
             patch.setattr(_drawing, "MIN_THREADED_ITEMS", 0)
             if (
                 probabilities is None and sampling == "fixed"
             ):  # groups of others are as large as chunks allow
-                np.testing.assert_array_equal(draw(20, 60, **how).indices, alone.indices)
+                assert_array_equal(draw(20, 60, **options).indices, alone.indices)
             patch.undo()
             patch.setattr(_drawing, "MIN_THREADED_ITEMS", 0)
-            shared = draw(20, 60, threads=Threads(3), **how)
-            np.testing.assert_array_equal(shared.indices, alone.indices)
-            np.testing.assert_array_equal(shared.indptr, alone.indptr)
-            np.testing.assert_array_equal(alone.counts(), alone.mask().sum(axis=0))
+            shared = draw(20, 60, threads=Threads(3), **options)
+            assert_array_equal(shared.indices, alone.indices)
+            assert_array_equal(shared.indptr, alone.indptr)
+            assert_array_equal(alone.counts(), alone.mask().sum(axis=0))
 
 
 def test_orders_follow_the_whole_key(seed):
-    """Keys that share their first bits are told apart by the others."""
+    """Keys that share their first bits are distinguished by the others."""
     rng = np.random.default_rng(seed)
     for bits in (2, 9, 40):
         raw = rng.integers(0, 2**bits, (200, 300), dtype=np.uint64) << np.uint64(63 - bits)
@@ -86,19 +87,20 @@ def test_orders_follow_the_whole_key(seed):
             np.tile(np.arange(300, dtype=np.uint64), (200, 1)), axis=1
         ) << np.uint64(12)
         with case(bits):
-            np.testing.assert_array_equal(_drawing.key_order(raw), np.argsort(raw, axis=1))
+            assert_array_equal(_drawing.key_order(raw), np.argsort(raw, axis=1))
 
 
 def test_items_subsets_and_given_probabilities_are_as_likely_as_asked_for(seed):
     """Within a group of balanced members counts are negatively correlated, so the binomial bound is
     generous.
     """
-    k, chance = 30_000, np.array([0.0, 0.05, 0.3, 0.5, 0.77, 1.0, 0.2, 0.18])
+    k = 30_000
+    chance = np.array([0.0, 0.05, 0.3, 0.5, 0.77, 1.0, 0.2, 0.18])
     for sampling, design in LAWS:
         with case(sampling, design):
-            how = {"seed": seed, "sampling": sampling, "design": design}
-            assert within(draw(10, k, size=3, **how).counts(), k, 0.3)
-            drawn = draw(len(chance), k, probabilities=chance, **how)
+            options = {"seed": seed, "sampling": sampling, "design": design}
+            assert within(draw(10, k, size=3, **options).counts(), k, 0.3)
+            drawn = draw(len(chance), k, probabilities=chance, **options)
             assert within(drawn.counts(), k, chance)
             assert sampling == "bernoulli" or set(drawn.sizes) <= {3}, "probabilities sum to 3"
     drawn = draw(5, k, seed=seed, size=2).indices.reshape(k, 2)
@@ -138,17 +140,17 @@ def test_rows_and_columns_are_different_streams():
 
 
 def test_rejection_rule_of_the_paper_and_its_mirror_for_interpolators():
-    how = {"seed": 2, "max_features": 0.5, "max_samples": 0.7, "sampling": "bernoulli"}
+    options = {"seed": 2, "max_features": 0.5, "max_samples": 0.7, "sampling": "bernoulli"}
     for design, intercept in itertools.product(("independent", "balanced"), (False, True)):
         with case(design, intercept):
             features, samples = draw_members(
-                14, 12, 400, design=design, fit_intercept=intercept, **how
+                14, 12, 400, design=design, fit_intercept=intercept, **options
             )
             assert np.all(features.sizes < samples.sizes - intercept - 1)
             tail, _ = draw_members(
-                14, 12, 400, design=design, fit_intercept=intercept, start=250, **how
+                14, 12, 400, design=design, fit_intercept=intercept, start=250, **options
             )
-            np.testing.assert_array_equal(features.slice(250, 400).indices, tail.indices)
+            assert_array_equal(features.slice(250, 400).indices, tail.indices)
     features, samples = draw_members(
         10, 40, 200, seed=2, max_features=0.3, max_samples=0.6, sampling="bernoulli"
     )
@@ -159,18 +161,18 @@ def test_rejection_rule_of_the_paper_and_its_mirror_for_interpolators():
         )
 
 
-def test_what_cannot_be_drawn_is_named():
+def test_impossible_sizes_and_subsets_are_named():
     assert (
         resolve_size(1, 10, "m") == 1
         and resolve_size(1.0, 10, "m") == 10
         and resolve_size(0.01, 10, "m") == 1
     )
-    for bad, kind, words in (
+    for size, kind, words in (
         *((size, ValueError, f"m={size}") for size in (0, 11, 0.0, 1.5, -0.1)),
         *((size, TypeError, "m must be") for size in (True, "half", None)),
     ):
-        with case(bad), pytest.raises(kind, match=words):
-            resolve_size(bad, 10, "m")
+        with case(size), pytest.raises(kind, match=words):
+            resolve_size(size, 10, "m")
     with pytest.raises(ValueError, match="subset 1 names an item twice"):
         Subsets.from_lists([[0], [1, 1]], 3)
     with pytest.raises(ValueError, match="only 3 items"):

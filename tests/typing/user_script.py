@@ -31,7 +31,8 @@ def columns_per_member(p: int, gamma: float, sigma: float) -> int:
 
 def tune(X: Vector, y: Vector) -> OLSEnsembleRegressorCV:
     model = OLSEnsembleRegressorCV(random_state=0, n_jobs=-1).fit(X, y)
-    sizes, errors = model.cv_results_["param_max_features"], model.risk_curve(k=100)
+    sizes = model.cv_results_["param_max_features"]
+    errors = model.risk_curve(k=100)
     print(
         f"{model.max_features_} columns of {sizes.min()} to {sizes.max()}: {errors.min():.3f},"
         f" {model.best_score_:.3f}"
@@ -41,7 +42,8 @@ def tune(X: Vector, y: Vector) -> OLSEnsembleRegressorCV:
 
 def adapt(X: Vector, y: Vector) -> AdaptiveOLSEnsembleRegressor:
     model = AdaptiveOLSEnsembleRegressor(schemes=["ridge", "lasso"], random_state=0).fit(X, y)
-    weights, std = model.scheme_weights_, model.coef_std()
+    weights = model.scheme_weights_
+    std = model.coef_std()
     print(weights, f"{std.mean():.3f}", model.cv_results_["param_scheme"][model.best_index_])
     return model
 
@@ -49,7 +51,10 @@ def adapt(X: Vector, y: Vector) -> AdaptiveOLSEnsembleRegressor:
 def main() -> None:
     X, y = load_soil_carbon(return_X_y=True)
     names: list[str] = load_soil_carbon().feature_names
-    X, X_test, y, y_test = X[:400, ::20], X[400:, ::20], y[:400], y[400:]
+    X_test = X[400:, ::20]
+    y_test = y[400:]
+    X = X[:400, ::20]
+    y = y[:400]
     n, p = X.shape
 
     size = columns_per_member(p, p / n, sigma=2.0)
