@@ -62,7 +62,7 @@ def measure(n, p, m, k, max_samples, rounds):
     def call(name):
         return lambda: _members.SOLVERS[name](problem(), features, samples, Threads(2))
 
-    chosen = _members.solve(problem(), features, samples, sharing=Threads(2)).solver
+    chosen = _members.solve(problem(), features, samples, threads=Threads(2)).solver
     contenders = {
         name: call(name) for name in {chosen: None} | dict.fromkeys(applicable(n, p, m, k, samples))
     }

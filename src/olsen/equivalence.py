@@ -215,7 +215,7 @@ def determinantal_penalty(
     X = _columns(X, center)
     process = _process(X, max_features)
     with np.errstate(divide="ignore"):
-        return process.penalty / process.spreads
+        return process.penalty / process.prior_variances
 
 
 def determinantal_risk(

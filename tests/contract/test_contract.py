@@ -318,12 +318,12 @@ def test_subsets_are_sequences(seed):
 
 
 def test_a_mapper_needs_two_arguments_only(seed):
-    """As documented: mapper(function, n_items), results in order; what is drawn does not depend on
+    """As documented: threads(function, n_items), results in order; what is drawn does not depend on
     it.
     """
     calls = []
 
-    def mapper(function, n_items):
+    def threads(function, n_items):
         calls.append(n_items)
         edges = np.linspace(0, n_items, 4).astype(int).tolist()
         return [function(start, stop) for start, stop in itertools.pairwise(edges)]
@@ -333,7 +333,7 @@ def test_a_mapper_needs_two_arguments_only(seed):
             calls.clear()
             settings = {"seed": seed, "size": 500, "sampling": sampling, "design": design}
             expected = subsets.draw(1500, 1200, **settings)
-            found = subsets.draw(1500, 1200, threads=mapper, **settings)
+            found = subsets.draw(1500, 1200, threads=threads, **settings)
             np.testing.assert_array_equal(found.indptr, expected.indptr)
             np.testing.assert_array_equal(found.indices, expected.indices)
             assert len(calls) == 1

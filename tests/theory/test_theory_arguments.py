@@ -408,7 +408,7 @@ def test_the_best_scale_of_very_few_columns():
 
 fractions = st.floats(0, 1)
 ratios = st.floats(1e-50, 1e50)
-spreads = st.floats(0, 1e50)
+prior_variances = st.floats(0, 1e50)
 members = st.integers(1, 2**53) | st.just(np.inf)
 row_fractions = st.floats(1e-50, 1)
 
@@ -418,7 +418,7 @@ def is_a_risk(value, *, unit=1.0):
 
 
 @settings(max_examples=300, deadline=None)
-@given(alpha=fractions, gamma=ratios, sigma=spreads, k=members, eta=row_fractions)
+@given(alpha=fractions, gamma=ratios, sigma=prior_variances, k=members, eta=row_fractions)
 def test_limits_are_risks_for_all_letters(alpha, gamma, sigma, k, eta):
     options = {"k": k, "eta": eta}
     bias = theory.limiting_bias(alpha, gamma, **options)
@@ -438,7 +438,7 @@ def test_limits_are_risks_for_all_letters(alpha, gamma, sigma, k, eta):
 
 
 @settings(max_examples=200, deadline=None)
-@given(lam=st.floats(0, 1e50), gamma=ratios, sigma=spreads)
+@given(lam=st.floats(0, 1e50), gamma=ratios, sigma=prior_variances)
 def test_ridge_is_a_risk_for_all_letters(lam, gamma, sigma):
     assert 0 <= theory.alpha_from_penalty(lam, gamma) <= min(1, 1 / gamma) * (1 + 1e-12)
     assert is_a_risk(theory.ridge_risk(lam, gamma, sigma))
@@ -455,10 +455,10 @@ def sizes(draw):
 @settings(max_examples=300, deadline=None)
 @given(
     sizes=sizes(),
-    sigma=spreads,
+    sigma=prior_variances,
     k=st.integers(1, 10**6) | st.just(np.inf),
     mu=st.floats(-1e50, 1e50),
-    norm=spreads,
+    norm=prior_variances,
     sampling=st.sampled_from(["fixed", "bernoulli"]),
     design=st.sampled_from(["independent", "balanced"]),
 )
@@ -484,9 +484,9 @@ def test_finite_sizes_give_risks_or_a_reason(sizes, sigma, k, mu, norm, sampling
 @settings(max_examples=200, deadline=None)
 @given(
     sizes=sizes(),
-    sigma=spreads,
+    sigma=prior_variances,
     k=members,
-    norm=spreads,
+    norm=prior_variances,
     design=st.sampled_from(["independent", "balanced"]),
 )
 def test_interpolators_give_risks_or_a_reason(sizes, sigma, k, norm, design):
@@ -506,7 +506,7 @@ def test_interpolators_give_risks_or_a_reason(sizes, sigma, k, norm, design):
     data=st.data(),
     p=st.integers(1, 8),
     n=st.integers(1, 30),
-    sigma=spreads,
+    sigma=prior_variances,
     penalty=st.floats(1e-6, 1e6),
 )
 def test_any_covariance_gives_a_risk(data, p, n, sigma, penalty):

@@ -71,14 +71,16 @@ def test_the_mean_over_all_subsets_is_ridge_regression(constructor, n, seed):
         with case(fit_intercept, weighted, with_variances):
             mean, inclusion = enumerated(A, B, process)
             coef = process.mean_coefficients(C)
-            live = process.spreads > 0
-            root = np.sqrt(process.spreads[live])[:, None]
+            live = process.prior_variances > 0
+            root = np.sqrt(process.prior_variances[live])[:, None]
             scaled = coef[live] / root
             tolerance = 1e-12 * np.abs(scaled).max()
             assert_allclose(scaled, mean[live] / root, rtol=0, atol=tolerance)
             assert_allclose(process.probabilities, inclusion, atol=1e-10)
             assert process.probabilities.sum() == pytest.approx(3.3, abs=1e-9)
-            ridged = G[np.ix_(live, live)] + np.diag(process.penalty / process.spreads[live])
+            ridged = G[np.ix_(live, live)] + np.diag(
+                process.penalty / process.prior_variances[live]
+            )
             assert_allclose(coef[live], np.linalg.solve(ridged, C[live]), rtol=1e-7, atol=1e-9)
             assert not coef[~live].any()
 
@@ -86,7 +88,7 @@ def test_the_mean_over_all_subsets_is_ridge_regression(constructor, n, seed):
 def enumerated(A, B, process):
     """Mean coefficients and inclusion probabilities, over all subsets of the columns."""
     p = A.shape[1]
-    root = np.sqrt(process.spreads)
+    root = np.sqrt(process.prior_variances)
     L = root[:, None] * (A.T @ A) * root / process.penalty
     total = 0.0
     mean = np.zeros((p, B.shape[1]))
@@ -215,7 +217,7 @@ def ridge_by_hand(model, X, Y, weight):
     """Ridge regression at the penalty of a fitted limit: coefficients (p, q) and intercept."""
     process = model._fitted.design.process[0]
     A, B = centred(X, Y, weight)
-    coef = np.linalg.solve(A.T @ A + np.diag(process.penalty / process.spreads), A.T @ B)
+    coef = np.linalg.solve(A.T @ A + np.diag(process.penalty / process.prior_variances), A.T @ B)
     means = np.average(X, axis=0, weights=weight)
     return coef, np.average(Y, axis=0, weights=weight) - means @ coef
 
@@ -394,7 +396,7 @@ def test_parameters_that_exclude_each_other_are_refused(model, message):
 
 def test_negative_prior_variances_are_refused_and_no_members_are_subsets():
     X = np.random.default_rng(0).standard_normal((20, 30))
-    with pytest.raises(ValueError, match="spreads"):
+    with pytest.raises(ValueError, match="prior_variances"):
         Determinantal.from_rows(X, 5.0, -np.ones(30))
     assert isinstance(Determinantal.from_rows(X, 5.0).draw(0, 0, seed=0), Subsets)
 

@@ -301,12 +301,12 @@ def test_the_mixture_is_the_weighted_sum_of_penalised_fits_by_scikit_learn(seed)
     b = y - y.mean()
     total = np.zeros(60)
     for weight, variances, penalty in zip(
-        design.shares, design.spreads, design.penalties, strict=False
+        design.scheme_weights, design.prior_variances, design.penalties, strict=False
     ):
         S = np.flatnonzero(variances > 0)
         root = np.sqrt(variances[S])
         total[S] += weight * root * Ridge(penalty, fit_intercept=False).fit(A[:, S] * root, b).coef_
-    uniform_weight = design.uniform_share
+    uniform_weight = design.uniform_weight
     if uniform_weight > 0:
         members = OLSEnsembleRegressor(
             max(100, round(1000 * uniform_weight)), design.max_features, random_state=design.seed

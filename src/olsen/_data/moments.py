@@ -29,7 +29,7 @@ from .._trust import EPS, constant_columns
 Array = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
 
-MIN_HALVED_FLOPS = 1e7  # a smaller Gram matrix is not worth sharing between threads
+MIN_HALVED_FLOPS = 1e7  # a smaller Gram matrix is not worth threads between threads
 MIN_BLAS_FLOPS = 2e8  # a smaller Gram matrix gains nothing from threads of BLAS
 MIN_SHARED_BLAS_FLOPS = (
     4e9  # a smaller Gram matrix is shared by two of our threads, if there are several
@@ -141,12 +141,18 @@ def training_moments(folds: list[Moments]) -> list[Moments]:
 
 
 def from_data(
-    X: Any, Y: Any, weight: Any, *, centre: bool, space: Space = HOST, mapper: Threads | None = None
+    X: Any,
+    Y: Any,
+    weight: Any,
+    *,
+    centre: bool,
+    space: Space = HOST,
+    threads: Threads | None = None,
 ) -> Moments:
     """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
 
     Two passes over dense rows, means first: sums of raw squares would cancel when means are large.
-    Arrays of other libraries stay in their `space`. `mapper` divides the work among threads.
+    Arrays of other libraries stay in their `space`. `threads` divides the work among threads.
     """
     xp = space.xp
     n, p = X.shape
@@ -158,7 +164,7 @@ def from_data(
     if not space.on_host:
         sum_squares = partial(_squares_elsewhere, space=space)
     elif not sp.issparse(X):
-        sum_squares = partial(_dense_squares, mapper=mapper)
+        sum_squares = partial(_dense_squares, threads=threads)
     # one thread of BLAS, so that the rounding of sums does not depend on the number of threads;
     # large products ask for more
     with one_blas_thread():
@@ -257,7 +263,7 @@ def _dense_squares(
     *,
     mean_x: Array,
     mean_y: Array,
-    mapper: Threads | None = None,
+    threads: Threads | None = None,
 ) -> tuple[Array, Array, Array]:
     """X'X, X'y and y'y, centred; the rounding of small products does not depend on the number of
     threads.
@@ -267,7 +273,7 @@ def _dense_squares(
     """
     n, p = X.shape
     flops = n * float(p) ** 2
-    threads = mapper or ALONE
+    threads = threads or ALONE
     if 8 * n * p > BLOCK_BYTES or flops >= (
         MIN_BLAS_FLOPS if threads.n_threads == 1 else MIN_SHARED_BLAS_FLOPS
     ):

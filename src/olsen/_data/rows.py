@@ -306,7 +306,7 @@ class RowData:
                     self.weight,
                     centre=self.fit_intercept,
                     space=self.space,
-                    mapper=threads,
+                    threads=threads,
                 )
             )
         return self.moments

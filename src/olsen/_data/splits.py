@@ -104,7 +104,7 @@ def moments_of_training_rows(
         for rows in parts:
             weight = None if problem.weight is None else problem.weight[rows]
             part = from_data(
-                X[rows], problem.Y[rows], weight, centre=problem.fit_intercept, mapper=threads
+                X[rows], problem.Y[rows], weight, centre=problem.fit_intercept, threads=threads
             )
             moments.append(part)
     if not partition:

@@ -198,7 +198,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         return SelectionRows(rows, splits)
 
     def _select(self, candidates: SelectionData, *, part: bool) -> list[MixtureSelection]:
-        threads = options_of(self).sharing("paths", "an unknown number")
+        threads = options_of(self).threads("paths", "an unknown number")
         return choose_mixture(candidates, self._scheme_names(), float(self.n_estimators), threads)
 
     def _fit_selection(
@@ -226,7 +226,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         weights = [scheme.weight for scheme in choice.schemes]
         if "uniform" in choice.weights or not choice.schemes:
             weights.append(choice.weights.get("uniform", 0.0))
-        shares = np.array(weights)
+        scheme_weights = np.array(weights)
         design = Design(
             n_rows=0,
             n_columns=0,
@@ -234,8 +234,10 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             max_features=selection.uniform_size,
             sampling="determinantal",
             fit_intercept=self.fit_intercept,
-            shares=shares / shares.sum() if shares.sum() > 0 else np.ones(len(shares)),
-            spreads=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(
+            scheme_weights=scheme_weights / scheme_weights.sum()
+            if scheme_weights.sum() > 0
+            else np.ones(len(scheme_weights)),
+            prior_variances=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(
                 -1, data.n_columns
             ),
             penalties=np.array([scheme.penalty for scheme in choice.schemes]),

@@ -436,7 +436,7 @@ def member_coefficients(
     data = sp.csc_array(X) if sp.issparse(X) else X
     problem = RowData(data, np.asarray(y, dtype=np.float64).reshape(-1, 1), weight, fit_intercept)
     problem.refuse_extremes()
-    solution = _members.solve(problem, features, samples, solver=solver, sharing=Threads(n_threads))
+    solution = _members.solve(problem, features, samples, solver=solver, threads=Threads(n_threads))
     coef = np.zeros((len(features), p))
     coef[np.repeat(np.arange(len(features)), features.sizes), features.indices] = solution.values[
         :, 0

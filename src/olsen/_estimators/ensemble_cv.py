@@ -275,7 +275,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         if self.sampling == "determinantal":
             return select_penalty(candidates, options, options_of(self).quietly)
         k = np.inf if self.n_estimators == "auto" else float(self.n_estimators)
-        threads = options_of(self).sharing("paths", "an unknown number")
+        threads = options_of(self).threads("paths", "an unknown number")
         return select_size(candidates, options, k, threads)
 
     def _fit_selection(
@@ -303,7 +303,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             max_features=float(path.sizes[path.best]) / data.n_columns,
             sampling="determinantal",
             fit_intercept=self.fit_intercept,
-            spreads=selection.prior_variances[None],
+            prior_variances=selection.prior_variances[None],
             penalties=path.penalties[[path.best]],
         )
         design = data.complete(design)

@@ -70,7 +70,7 @@ def _combinations(problem: RowData, expected: Array | None) -> Array:
     """Sizes of the columns, and statistics of one linear combination x of the columns divided by
     their sizes.
 
-    The statistics are the spread and the mean of x, the spreads of the targets, their correlations
+    The statistics are the spread and the mean of x, the standard deviations of the targets, their correlations
     with x, and the slopes of the targets over the row index, which notice rows that were permuted.
     They are computed from the moments if the fit has made some: another pass over X would take a
     twentieth of the fit.

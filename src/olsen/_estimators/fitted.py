@@ -226,9 +226,9 @@ class FittedEnsemble(
             features, samples = design.draw(
                 0, len(fitted.members) if n_members is None else n_members
             )
-            threads = options.sharing("members", len(features))
+            threads = options.threads("members", len(features))
             solution = _members.solve(
-                problem, features, samples, solver=options.solver, sharing=threads
+                problem, features, samples, solver=options.solver, threads=threads
             )
             solutions.append((features, solution))
         return solutions

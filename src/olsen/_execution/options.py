@@ -21,7 +21,7 @@ class Options:
     n_threads: int = 1
     progress: Progress | None = None
 
-    def sharing(self, task: str, count: int | str) -> Threads:
+    def threads(self, task: str, count: int | str) -> Threads:
         """Threads for a task whose progress is reported under a name."""
         return Threads(self.n_threads, self.report(task, count))
 

@@ -125,7 +125,7 @@ class Threads:
         return replace(self, report=None) if self.report else self
 
     def without_blas(self, function: Callable[[int, int], T], n_items: int, /) -> list[T]:
-        """Results of work that calls no BLAS, so that BLAS need not be limited; a mapper in the
+        """Results of work that calls no BLAS, so that BLAS need not be limited; a threads in the
         sense of `subsets`.
 
         There are eight chunks for any number of threads: such work competes for the interpreter

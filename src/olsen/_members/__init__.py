@@ -20,7 +20,7 @@ __all__ = ["ASKED_FOR", "SOLVERS", "Members", "Solution", "by_target", "choose",
 ALONE = Threads()
 
 ASKED_FOR = ("auto", "gram", "orthogonal", "masked_cg")  # solvers that users may name
-# name -> solve(problem, features, samples, mapper) -> Solution
+# name -> solve(problem, features, samples, threads) -> Solution
 SOLVERS = {
     "gram": gram.solve_shared,
     "member_gram": gram.solve_own,
@@ -78,7 +78,7 @@ def solve(
     samples: Subsets | None,
     *,
     solver: str = "auto",
-    sharing: Threads = ALONE,
+    threads: Threads = ALONE,
 ) -> Solution:
     """Coefficients and intercepts of all members.
 
@@ -87,8 +87,8 @@ def solve(
     threads BLAS is held to one thread: more would spin for milliseconds after every product and
     take the cores from our threads.
     """
-    with one_blas_thread() if sharing.n_threads > 1 and problem.space.on_host else nullcontext():
-        return _solve(problem, features, samples, solver=solver, threads=sharing)
+    with one_blas_thread() if threads.n_threads > 1 and problem.space.on_host else nullcontext():
+        return _solve(problem, features, samples, solver=solver, threads=threads)
 
 
 def _solve(

@@ -47,8 +47,8 @@ def solve_ensemble(
     assert data.rows is not None
     if data.host_rows is None:
         return _solve_on_device(data.rows, features, samples, options)
-    threads = options.sharing("members", len(features))
-    solution = solve(data.rows, features, samples, solver=options.solver, sharing=threads)
+    threads = options.threads("members", len(features))
+    solution = solve(data.rows, features, samples, solver=options.solver, threads=threads)
     return Members.of(data.rows, features, samples, solution, weights)
 
 
@@ -87,7 +87,7 @@ def _solve_from_sums(data: SummedData, features: Subsets, options: Options) -> M
         from_factor = replace(options, solver=solver, progress=None)
         overdetermined = features.sizes.max() <= moments.n_rows - moments.null_rank
         if not data.has_triangles or (solver == "gram" and overdetermined):
-            solution = gram.from_moments(moments, features, options.sharing("members", k))
+            solution = gram.from_moments(moments, features, options.threads("members", k))
             ill_conditioned = np.flatnonzero(solution.refitted)
             solution.refitted[ill_conditioned] = False
             # without rows, the solution from moments remains
@@ -114,8 +114,8 @@ def _solve_factored(
 ) -> tuple[Solution, Array, Array]:
     """Members solved from the triangular factor of all rows, and the means of the rows."""
     problem = RowData(factor.X, factor.Y, None, False, known_cutoff=factor.cutoff)
-    threads = options.sharing("members", len(features))
-    solution = solve(problem, features, None, solver=options.solver, sharing=threads)
+    threads = options.threads("members", len(features))
+    solution = solve(problem, features, None, solver=options.solver, threads=threads)
     return solution, factor.mean_x, factor.mean_y
 
 

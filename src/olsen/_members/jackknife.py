@@ -413,10 +413,12 @@ def delete_rows_of_limit(
     problem: RowData, process: Determinantal, *, visit: Visit | None = None, operator: bool = False
 ) -> tuple[Deleted, TrainingRows]:
     """Sums of :func:`delete_rows` for infinitely many determinantal members."""
-    rows = TrainingRows(problem, np.flatnonzero(process.spreads == 0))
+    rows = TrainingRows(problem, np.flatnonzero(process.prior_variances == 0))
     sums = Deleted(rows, visit, operator)
-    root_spreads = np.sqrt(process.spreads)[:, None]
-    half = root_spreads * process.vectors / np.sqrt(process.values + process.penalty)  # M = hh'
+    root_prior_variances = np.sqrt(process.prior_variances)[:, None]
+    half = (
+        root_prior_variances * process.vectors / np.sqrt(process.values + process.penalty)
+    )  # M = hh'
     weight = problem.weights
     Y = problem.Y - problem.means[1]
     coef = np.zeros(sums.coef.shape)

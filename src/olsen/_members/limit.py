@@ -64,10 +64,13 @@ def _schemes(design: Design) -> list[dict[str, Any]]:
     """Arguments of the process of every determinantal scheme: an expected size, or prior variances
     and a penalty.
     """
-    if design.spreads is None or design.penalties is None:
+    if design.prior_variances is None or design.penalties is None:
         return [{"size": design.expected_size}]
-    pairs = zip(design.spreads, design.penalties, strict=True)
-    return [{"spreads": spreads, "penalty": penalty} for spreads, penalty in pairs]
+    pairs = zip(design.prior_variances, design.penalties, strict=True)
+    return [
+        {"prior_variances": prior_variances, "penalty": penalty}
+        for prior_variances, penalty in pairs
+    ]
 
 
 def _process_of(data: TrainingData, scheme: dict[str, Any]) -> Determinantal:
@@ -114,7 +117,7 @@ def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
     Uniform members have no closed form: if their weight is positive, `n_uniform_members` of that
     weight are drawn.
     """
-    weight = 0.0 if design.shares is None else design.uniform_share
+    weight = 0.0 if design.scheme_weights is None else design.uniform_weight
     problem = data.host_rows
     if problem is None:
         moments_of_all_rows = data.total_moments()
@@ -122,7 +125,7 @@ def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
         return _add_uniform_from_moments(
             limit, moments_of_all_rows, design, weight=weight, threads=threads
         )
-    if design.shares is None and design.process is None:
+    if design.scheme_weights is None and design.process is None:
         design = replace(design, process=process_of(data, design, draws=False))
     if problem.has_moments:
         limit = limit_of_moments(problem.moments, design)
@@ -142,7 +145,7 @@ def limit_of_moments(moments: Moments, design: Design) -> Members:
     """Exact mean of infinitely many determinantal members from moments on the host, without uniform
     members.
     """
-    if design.shares is None and design.process is None:
+    if design.scheme_weights is None and design.process is None:
         (scheme,) = _schemes(design)
         design = replace(design, process=(_process_of_moments(moments, scheme),))
     equations = partial(NormalEquations.from_gram, moments.G, moments.C)
@@ -158,13 +161,13 @@ def _limit(
     mean_y: Array,
 ) -> Members:
     """Limit from the centred products C = X'y and ``equations(prior_variances)``."""
-    if design.shares is None:
+    if design.scheme_weights is None:
         assert design.process is not None
         return limit_members(design.process[0].mean_coefficients(C), mean_x, mean_y)
-    assert design.spreads is not None and design.penalties is not None
+    assert design.prior_variances is not None and design.penalties is not None
     coef = np.zeros(C.shape)
     for weight, prior_variances, penalty in zip(
-        design.shares, design.spreads, design.penalties, strict=False
+        design.scheme_weights, design.prior_variances, design.penalties, strict=False
     ):
         coef += weight * solve(equations(prior_variances), np.array([penalty]))[0]
     return limit_members(coef, mean_x, mean_y)

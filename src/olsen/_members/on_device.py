@@ -90,7 +90,7 @@ def _from_host(
     if samples is None and problem.has_moments and space.dtype == space.xp.float64:
         host.keep_moments(problem.moments.on_host())
     host_features = features.take(members)
-    solution = solve(host, host_features, samples, solver=solver, sharing=threads)
+    solution = solve(host, host_features, samples, solver=solver, threads=threads)
     k = len(members)
     mean_y = k * mean_target(host, samples, np.full(k, 1 / k))
     return MemberSum(

@@ -283,7 +283,7 @@ def sum_pairs(
     orders: list[Indices],
     sizes: Indices,
     batch: int,
-    mapper: Threads,
+    threads: Threads,
     rows: Columns | None = None,
 ) -> Array:
     """Sums over batches of `batch` pairs, (batches, 3, sizes, n, q), of :func:`pair_sums` of
@@ -294,7 +294,7 @@ def sum_pairs(
     """
     orders = [order[: sizes[-1]] for order in orders]
     pairs = _Pairs(data, orders, sizes, data.columns if rows is None else rows, rows is None)
-    threads = mapper.quiet()
+    threads = threads.quiet()
     slots = np.arange(len(orders) // 2) // batch
     sums, close_rows, trusted = pairs.kernel_sums(slots, threads)
     refit_pairs = np.arange(len(slots)) if len(close_rows) else np.flatnonzero(~trusted)

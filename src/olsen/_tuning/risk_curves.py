@@ -461,7 +461,7 @@ def leave_one_out(
             for order, rows in zip(orders, row_subsets, strict=True)
         ]
 
-    sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.threads)
+    sums = None if n_samples is not None else partial(sum_pairs, data, threads=paths.threads)
     return paths.nested(problem.shape[1], sizes, problem.weights, residuals, sums)
 
 

@@ -41,10 +41,10 @@ class Design:
     kept_rows : ndarray or None, default=None
         Indices of the rows with positive weight among the rows passed to ``fit``; None: all rows,
         or unknown.
-    shares : ndarray of shape (n_schemes,) or None, default=None
+    scheme_weights : ndarray of shape (n_schemes,) or None, default=None
         Fraction of the members drawn by each scheme of a mixture: determinantal schemes, then
         uniform members of size `max_features` if there is one more entry than `penalties`.
-    spreads : ndarray of shape (n_determinantal, n_columns) or None, default=None
+    prior_variances : ndarray of shape (n_determinantal, n_columns) or None, default=None
         Prior variances of the columns, for each determinantal scheme.
     penalties : ndarray of shape (n_determinantal,) or None, default=None
         Penalty of each determinantal scheme.
@@ -74,8 +74,8 @@ class Design:
     distinct_rows: int | None = None
     n_given: int | None = None
     kept_rows: NDArray[np.int64] | None = None
-    shares: NDArray[np.float64] | None = None
-    spreads: NDArray[np.float64] | None = None
+    scheme_weights: NDArray[np.float64] | None = None
+    prior_variances: NDArray[np.float64] | None = None
     penalties: NDArray[np.float64] | None = None
     process: tuple[Determinantal, ...] | None = None
     column_order: NDArray[np.int64] | None = None
@@ -84,14 +84,23 @@ class Design:
     def uniform(self) -> Design:
         """Design of the uniform members of a mixture."""
         return replace(
-            self, sampling="fixed", shares=None, spreads=None, penalties=None, process=None
+            self,
+            sampling="fixed",
+            scheme_weights=None,
+            prior_variances=None,
+            penalties=None,
+            process=None,
         )
 
     @property
-    def uniform_share(self) -> float:
+    def uniform_weight(self) -> float:
         """Fraction of uniform members in a mixture."""
-        assert self.shares is not None and self.penalties is not None
-        return float(self.shares[-1]) if len(self.shares) > len(self.penalties) else 0.0
+        assert self.scheme_weights is not None and self.penalties is not None
+        return (
+            float(self.scheme_weights[-1])
+            if len(self.scheme_weights) > len(self.penalties)
+            else 0.0
+        )
 
     @property
     def all_rows(self) -> bool:
@@ -102,7 +111,7 @@ class Design:
         self, start: int, stop: int, threads: Threads | None = None
     ) -> tuple[Subsets, Subsets | None]:
         """Columns of members `start` to `stop`, and their rows; None: all rows."""
-        if self.sampling == "determinantal" or self.shares is not None:
+        if self.sampling == "determinantal" or self.scheme_weights is not None:
             assert self.process is not None
             return self._draw_schemes(self.process, start, stop, threads), None
         features, samples = draw_members(
@@ -129,11 +138,11 @@ class Design:
         self, process: tuple[Determinantal, ...], start: int, stop: int, threads: Threads | None
     ) -> Subsets:
         """Columns of determinantal members, or of the members of a mixture."""
-        if self.shares is None:
+        if self.scheme_weights is None:
             return process[0].draw(start, stop, seed=self.seed, threads=threads)
-        schemes = schemes_of_members(self.shares, stop)
+        schemes = schemes_of_members(self.scheme_weights, stop)
         subsets_of_scheme = []
-        for i in range(len(self.shares)):
+        for i in range(len(self.scheme_weights)):
             first = int(np.sum(schemes[:start] == i))
             last = int(np.sum(schemes[:stop] == i))
             if i < len(process):
@@ -146,7 +155,7 @@ class Design:
 
     def fixed_shape(self) -> tuple[int, int] | None:
         """Number of rows and columns of every member; None if sizes differ from member to member."""
-        if self.sampling != "fixed" or self.shares is not None:
+        if self.sampling != "fixed" or self.scheme_weights is not None:
             return None
         n_samples = resolve_size(self.max_samples, self.n_rows, "max_samples")
         if np.ndim(self.max_features) == 0:
@@ -202,9 +211,9 @@ class MemberLists:
         return self._draw(i, i + 1)[0]
 
 
-def schemes_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
+def schemes_of_members(scheme_weights: ArrayLike, stop: int) -> NDArray[np.int64]:
     """Sampling scheme of each of the first `stop` members of a mixture, in the proportions
-    `shares`.
+    `scheme_weights`.
 
     Member j of a scheme with fraction w is due at (j + 1/2) / w, and members come in the order of being due.
     So the scheme of a member does not depend on the number of members. With L schemes, the number
@@ -215,7 +224,7 @@ def schemes_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
     >>> schemes_of_members([0.5, 0.25, 0.25], 8).tolist()
     [0, 1, 2, 0, 0, 1, 2, 0]
     """
-    weights = np.asarray(shares, dtype=np.float64)
+    weights = np.asarray(scheme_weights, dtype=np.float64)
     n_schemes = len(weights)
     max_counts = np.ceil(weights * (stop + n_schemes)) + 1
     counts = np.where(weights > 0, max_counts, 0).astype(np.int64)

@@ -74,7 +74,7 @@ class Determinantal:
         Eigenvalues of :math:`D^{1/2} G D^{1/2}`, positive and ascending.
     penalty : float
         Lambda.
-    spreads : ndarray of shape (n_columns,)
+    prior_variances : ndarray of shape (n_columns,)
         Prior variances, the diagonal of D; zero for columns that are never drawn.
     eigenvectors : ndarray of shape (n_columns, rank) or Tridiagonal
         Eigenvectors of the same matrix, or its tridiagonal form, from which eigenvectors are
@@ -94,7 +94,7 @@ class Determinantal:
 
     values: Array
     penalty: float
-    spreads: Array
+    prior_variances: Array
     eigenvectors: Array | Tridiagonal
 
     @classmethod
@@ -102,31 +102,31 @@ class Determinantal:
         cls,
         G: Array,
         size: float | None = None,
-        spreads: Array | None = None,
+        prior_variances: Array | None = None,
         *,
         penalty: float | None = None,
     ) -> Determinantal:
         """Build the process from products of the columns, for an expected `size` or a penalty.
 
-        By default `spreads` are one over the squared lengths, so that units of the columns do not
+        By default `prior_variances` are one over the squared lengths, so that units of the columns do not
         matter.
         """
-        spreads = _spreads(np.diagonal(G), spreads)
-        root = np.sqrt(spreads)
+        prior_variances = _prior_variances(np.diagonal(G), prior_variances)
+        root = np.sqrt(prior_variances)
         scaled = (root[:, None] * G).T  # in column order, as LAPACK expects
         scaled *= root[:, None]
         form = Tridiagonal.of(scaled)
         values = la.eigvalsh_tridiagonal(form.diagonal, form.beside, check_finite=False)
         values = _above_rounding(values)
         penalty = _penalty(values, size) if penalty is None else penalty
-        return cls(values, penalty, spreads, form)
+        return cls(values, penalty, prior_variances, form)
 
     @classmethod
     def from_rows(
         cls,
         Z: Array,
         size: float | None = None,
-        spreads: Array | None = None,
+        prior_variances: Array | None = None,
         *,
         penalty: float | None = None,
     ) -> Determinantal:
@@ -136,12 +136,14 @@ class Determinantal:
         Singular values are used where the penalty is too small for the accuracy of a Gram matrix.
         """
         squares = np.einsum("lj,lj->j", Z, Z)
-        spreads = _spreads(squares, spreads)
-        scaled = Z * np.sqrt(spreads)
+        prior_variances = _prior_variances(squares, prior_variances)
+        scaled = Z * np.sqrt(prior_variances)
 
         def process_of(values: Array, vectors: Array) -> Determinantal:
             resolved = _penalty(values, size) if penalty is None else penalty
-            return cls(values, resolved, spreads, np.ascontiguousarray(_canonical(values, vectors)))
+            return cls(
+                values, resolved, prior_variances, np.ascontiguousarray(_canonical(values, vectors))
+            )
 
         if len(Z) <= Z.shape[1]:
             values, left_vectors = la.eigh(row_products(scaled), check_finite=False)
@@ -188,7 +190,7 @@ class Determinantal:
         """Mean of all members, (p, q), from products C = X'y: the exact limit of many members,
         ridge regression.
         """
-        root = np.sqrt(self.spreads)[:, None]
+        root = np.sqrt(self.prior_variances)[:, None]
         scaled = root * C
         form = self.eigenvectors
         has_band = len(C) > 1 and not self.doubtful  # SciPy has no band of one number
@@ -204,7 +206,11 @@ class Determinantal:
         """Mean over members of the inverses of their Gram matrices, zero outside their columns, (p,
         p).
         """
-        half = np.sqrt(self.spreads)[:, None] * self.vectors / np.sqrt(self.values + self.penalty)
+        half = (
+            np.sqrt(self.prior_variances)[:, None]
+            * self.vectors
+            / np.sqrt(self.values + self.penalty)
+        )
         return row_products(half)
 
     def draw(
@@ -221,7 +227,7 @@ class Determinantal:
         """
         spawn = (Stream.DETERMINANTAL, scheme) if scheme else (Stream.DETERMINANTAL,)
         key = philox_key(seed, *spawn).view(np.int64)
-        p = len(self.spreads)
+        p = len(self.prior_variances)
         chances = self.chances
 
         def draw_batch(first: int, last: int) -> Subsets:
@@ -249,19 +255,21 @@ class Determinantal:
         return Subsets._joined(threads(draw_part, count), p)
 
 
-def _spreads(squares: Array, spreads: Array | None) -> Array:
+def _prior_variances(squares: Array, prior_variances: Array | None) -> Array:
     """Checked prior variances; by default one over the squared lengths of the columns, zero for
     constant columns.
     """
     varies = squares > 0
-    if spreads is None:
+    if prior_variances is None:
         return np.divide(1.0, squares, out=np.zeros(len(squares)), where=varies)
-    spreads = np.asarray(spreads, dtype=np.float64)
-    if spreads.shape != squares.shape or not np.all((spreads >= 0) & np.isfinite(spreads)):
+    prior_variances = np.asarray(prior_variances, dtype=np.float64)
+    if prior_variances.shape != squares.shape or not np.all(
+        (prior_variances >= 0) & np.isfinite(prior_variances)
+    ):
         raise ValueError(
-            f"spreads must be one finite number, at least 0, for each of {len(squares)} columns."
+            f"prior_variances must be one finite number, at least 0, for each of {len(squares)} columns."
         )
-    return np.where(varies, spreads, 0.0)
+    return np.where(varies, prior_variances, 0.0)
 
 
 def _above_rounding(values: Array) -> Array:
