@@ -4,11 +4,13 @@ Hypothesis draws the same examples in every run; with ``HYPOTHESIS_PROFILE=rando
 remembers failures.
 """
 
+import json
 import os
 
 import pytest
 from hypothesis import settings
 
+from loops import case
 from olsen import cli
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -28,10 +30,18 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def olsen(capsys):
-    """Run the command line in this process: exit code, standard output, error stream."""
+    """Run the command line in this process: exit code, standard output, error stream.
 
-    def run(*arguments):
-        code = cli.main([str(a) for a in arguments])
+    Options may be keywords: ``olsen("fit", path, target="y", json=True)``.
+    """
+
+    def run(*arguments, **options):
+        words = [str(argument) for argument in arguments]
+        for name, value in options.items():
+            words.append("--" + name.replace("_", "-"))
+            if value is not True:
+                words.append(str(value))
+        code = cli.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -39,31 +49,61 @@ def olsen(capsys):
 
 
 @pytest.fixture
+def olsen_json(olsen):
+    """Run a command with --json, which must succeed without a message; its output, parsed."""
+
+    def run(*arguments, **options):
+        code, out, err = olsen(*arguments, "--json", **options)
+        assert (code, err) == (0, ""), err
+        return json.loads(out)
+
+    return run
+
+
+@pytest.fixture
+def olsen_refuses(olsen):
+    """Run a command, which must end with an exit code and one line that holds all words."""
+
+    def run(*arguments, words, code=1, **options):
+        actual_code, out, err = olsen(*arguments, **options)
+        with case(arguments, options, err):
+            assert (actual_code, out) == (code, "")
+            assert_one_line(err)
+            assert all(word in err for word in ([words] if isinstance(words, str) else words))
+        return err
+
+    return run
+
+
+def assert_one_line(text):
+    """A message of the command is one line that names it."""
+    assert text.startswith("olsen: ") and text.count("\n") == 1 and "Traceback" not in text, text
+
+
+@pytest.fixture
 def pipe_in():
-    """Make a pipe that holds these bytes the standard input of this process."""
-    kept = os.dup(0)
+    """Function that makes a pipe with given content the standard input of this process."""
+    standard_input = os.dup(0)
 
     def put(content):
         read, write = os.pipe()
-        os.write(write, content)  # fewer than a pipe takes before somebody reads
+        os.write(write, content)  # fewer bytes than the buffer of a pipe
         os.close(write)
         os.dup2(read, 0)
         os.close(read)
 
     yield put
-    os.dup2(kept, 0)
-    os.close(kept)
+    os.dup2(standard_input, 0)
+    os.close(standard_input)
 
 
 @pytest.fixture
 def until_closed():
-    """A function that gives all that is written to a pseudo-terminal until its other side is
-    closed.
-    """
-    return _until_closed
+    """Function that reads a pseudo-terminal until its other side is closed."""
+    return _read_until_closed
 
 
-def _until_closed(terminal):
+def _read_until_closed(terminal):
     parts = []
     while True:
         try:

@@ -41,15 +41,16 @@ def fit(size, members):
     """
     X, y, X_new, y_new = split()
     model = OLSEnsembleRegressor(members, size, random_state=0).fit(X, y)
-    predicted, interval = model.predict(X_new), model.predict_interval(X_new, 0.9)
+    predicted = model.predict(X_new)
+    interval = model.predict_interval(X_new, 0.9)
     effect = model.coef_ * X.std(axis=0)
     scale = float(f"{np.abs(effect).max() / 2000:.4g}")  # steps from zero to the largest
-    inside = (interval[:, 0] <= y_new) & (y_new <= interval[:, 1])
+    is_inside = (interval[:, 0] <= y_new) & (y_new <= interval[:, 1])
     return {
         "m": size,
         "k": members,
         "rmse": _rounded(np.sqrt(np.mean((predicted - y_new) ** 2))),
-        "coverage": _rounded(inside.mean()),
+        "coverage": _rounded(is_inside.mean()),
         "width": _rounded(np.mean(interval[:, 1] - interval[:, 0])),
         "scale": scale,
         "effect": _whole(effect / scale),

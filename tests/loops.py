@@ -7,23 +7,21 @@ import pytest
 
 
 @contextmanager
-def case(*what):
-    """Add to whatever fails inside in which case it did: ``for n in sizes: with case(n): ...``."""
+def case(*description):
+    """Name the case in which a check fails: ``for n in sizes: with case(n): ...``."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"in the case {', '.join(map(str, what))}")
+        error.add_note(f"in the case {', '.join(map(str, description))}")
         raise
 
 
-def assert_refused(model, given, *facts, error=ValueError):
-    """With words that hold these facts, and an estimator that is as it was; no warning comes
-    before.
-    """
+def assert_refused(model, fit_arguments, *facts, error=ValueError):
+    """A fit ends in a message with all facts, warns of nothing and leaves the estimator unchanged."""
     before = dict(vars(model))
     with warnings.catch_warnings(), pytest.raises(error) as raised:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "Dask currently has limited support")
-        model.fit(*given)
+        model.fit(*fit_arguments)
     assert all(str(fact) in str(raised.value) for fact in facts), raised.value
     assert vars(model) == before

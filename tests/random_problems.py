@@ -3,18 +3,28 @@
 import numpy as np
 
 
-def relative_error(got, expected):
-    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
+def relative_error(actual, expected):
+    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
-def random_problem(seed, n=60, p=24, q=None):
+def random_problem(seed, n=60, p=24, q=None, *, noise=1.0):
+    """X with columns about random means, and y (n,) or Y (n, q) of a linear model."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) + rng.standard_normal(p)
-    y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 3
-    return X, y if q else y[:, 0]
+    Y = X @ rng.standard_normal((p, q or 1)) + noise * rng.standard_normal((n, q or 1)) + 3
+    return X, Y if q else Y[:, 0]
+
+
+def correlated_problem(seed, n=120, p=12, q=None, *, noise=1.0):
+    """X whose columns share one factor, and y (n,) or Y (n, q) of a linear model."""
+    rng = np.random.default_rng([seed, 41])
+    X = rng.standard_normal((n, p)) + rng.standard_normal((n, 1))
+    Y = X @ rng.standard_normal((p, q or 1)) + noise * rng.standard_normal((n, q or 1))
+    return X, Y if q else Y[:, 0]
 
 
 def gaussian(seed, n=80, p=40, sigma=1.0, nonzero=None):
+    """Standard normal X, y, and the unit coefficients of which the first `nonzero` are not zero."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     beta = rng.standard_normal(p)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.linear_model import LinearRegression, RidgeCV
@@ -63,14 +64,12 @@ def load(name):
 
 
 def test_all_groups_run_at_toy_size(tmp_path, capsys, monkeypatch):
-    """In one test: with several workers, each would run them for itself."""
-    for name in (
-        "REST",
-        "SHORT",
-        "TURN",
-    ):  # nothing is called again for a steadier time, nothing rests before it
+    """One test, as several workers would each run the groups."""
+    # nothing is called again for a steadier time, nothing rests before it
+    for name in ("REST", "SHORT", "TURN"):
         monkeypatch.setattr(load("timing"), name, 0.0)
-    results, page = tmp_path / "results", tmp_path / "docs" / "benchmarks.md"
+    results = tmp_path / "results"
+    page = tmp_path / "docs" / "benchmarks.md"
     write_table(tmp_path / "tall.csv", n=40, p=6)
     write_table(tmp_path / "wide.csv", n=15, p=19)
     assert (
@@ -90,7 +89,7 @@ def test_all_groups_run_at_toy_size(tmp_path, capsys, monkeypatch):
             stored = json.loads((results / f"{group}.json").read_text(encoding="utf-8"))
             rows[group] = stored["rows"]
             assert stored["quick"] and len(stored["rows"]) == n_rows
-            told = {
+            machine_facts = {
                 "cpu",
                 "cores",
                 "blas",
@@ -99,7 +98,7 @@ def test_all_groups_run_at_toy_size(tmp_path, capsys, monkeypatch):
                 "dgemm_gflops",
                 "dgemm_scaling",
             }
-            assert told <= set(stored["machine"])
+            assert machine_facts <= set(stored["machine"])
             for row in stored["rows"]:
                 assert {"value", "must", "aim", "verdict"} <= set(row) and isinstance(
                     row["value"], float
@@ -124,11 +123,11 @@ def test_all_groups_run_at_toy_size(tmp_path, capsys, monkeypatch):
             str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k
             for k in row["members"]
         }
-    found = [
+    slopes = [
         growth.slope(*growth.sweep(rows["growth"], letter, rows["growth"][0]["members"][0]))
         for letter in "npm"
     ]
-    np.testing.assert_allclose(found, [1, 2, 3])
+    assert_allclose(slopes, [1, 2, 3])
 
 
 def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
@@ -151,7 +150,8 @@ def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
         ("gpu", ["--quick", "--device", "cpu", "--repeats", "1", "--no-numpy"]),
         ("out_of_core", toy),
     ):
-        module, out = load(name), tmp_path / f"{name}.json"
+        module = load(name)
+        out = tmp_path / f"{name}.json"
 
         def run(command, module=module, **settings):
             """Children of a script are called in this process."""
@@ -170,16 +170,14 @@ def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
 
 def test_scripts_say_what_they_lack(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "mapie", None)
-    nothing, only = (
-        tmp_path / "nothing",
-        ["--quick", "--only", "real", "--out", str(tmp_path / "out")],
-    )
-    nothing.mkdir()
-    for script, arguments, code, said in (
+    empty_folder = tmp_path / "nothing"
+    only = ["--quick", "--only", "real", "--out", str(tmp_path / "out")]
+    empty_folder.mkdir()
+    for script, arguments, code, message in (
         ("compare", only, 0, "no folder was given"),
         ("compare", [*only, "--data", "nowhere"], 0, "nowhere is not there"),
-        ("report", ["--results", str(nothing)], 2, "compare.py"),
-        ("real_data", [str(nothing)], 2, "no table to read"),
+        ("report", ["--results", str(empty_folder)], 2, "compare.py"),
+        ("real_data", [str(empty_folder)], 2, "no table to read"),
         ("uncertainty", ["--quick"], 0, "pip install 'mapie"),
     ):
         with case(script, *arguments):
@@ -187,7 +185,7 @@ def test_scripts_say_what_they_lack(tmp_path, capsys, monkeypatch):
                 assert load(script).main(arguments) == code
             except SystemExit as end:
                 assert end.code == code
-            assert said in "".join(capsys.readouterr())
+            assert message in "".join(capsys.readouterr())
     assert not list((tmp_path / "out").glob("*"))
 
 
@@ -198,9 +196,7 @@ def centred_rank(X):
 def test_problems_are_what_they_are_named_after(seed):
     problems = load("problems")
     X, y = problems.one_hot(300, numeric=5, factors=6, levels=30, seed=seed)
-    np.testing.assert_allclose(
-        [X.mean(axis=0), X.std(axis=0)], [np.zeros(35), np.ones(35)], atol=1e-12
-    )
+    assert_allclose([X.mean(axis=0), X.std(axis=0)], [np.zeros(35), np.ones(35)], atol=1e-12)
     assert y.shape == (300,) and [len(np.unique(column)) for column in X.T[5:]] == [2] * 30
     assert centred_rank(X) == 5 + 30 - 6
     reference, _ = load("groups.tables").REFERENCE()
@@ -210,7 +206,8 @@ def test_problems_are_what_they_are_named_after(seed):
     assert np.count_nonzero(np.ptp(X, axis=0) == 0) == 2 and np.unique(X, axis=1).shape[1] == 20
     values = np.linalg.svd(problems.spectra(80, 60, seed, peaks=4, noise=1e-6)[0], compute_uv=False)
     assert len(values) == 60 and values[3] > 100 * values[4] > 0
-    n, rho = 20_000, 0.9
+    n = 20_000
+    rho = 0.9
     X, y = problems.correlated(n, 8, rho, seed)
     expected = rho ** np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
     gap = np.abs(np.corrcoef(X, rowvar=False) - expected)
@@ -223,16 +220,16 @@ def test_problems_are_what_they_are_named_after(seed):
 
 
 def test_real_data_differences_are_paired_and_scores_those_of_scikit_learn(tmp_path):
-    """The same shuffled splits for all models, and R2 about the mean of the training rows."""
+    """All models have one sequence of shuffled splits, and R2 about the mean of the training rows."""
     for seed, (name, n, p) in enumerate(zip("abc", (40, 25, 30), (4, 30, 3), strict=True)):
         write_table(tmp_path / f"{name}.csv", n, p, seed)
     files = ["--json", str(tmp_path / "all.json"), "--markdown", str(tmp_path / "all.md")]
     load("real_data").main(
         [str(tmp_path), "--splits", "4", "--models", "ensemble", "ridge", *files]
     )
-    found = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["folder"]
+    results = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["folder"]
     assert (tmp_path / "all.md").read_text(encoding="utf-8").count("\n| ") >= 8
-    for row in found["tables"]:
+    for row in results["tables"]:
         assert row["best"] == max(
             ("RidgeCV", "LassoCV", "PLS"), key=lambda name: np.mean(row["r2"][name])
         )
@@ -240,33 +237,35 @@ def test_real_data_differences_are_paired_and_scores_those_of_scikit_learn(tmp_p
             difference = np.subtract(row["r2"][name], row["r2"][row["best"]])
             assert row["to_best"][name]["mean"] == pytest.approx(difference.mean())
             assert row["to_best"][name]["standard_error"] == pytest.approx(stats.sem(difference))
-    counted = [row for row in found["tables"] if row["table"] not in found["summary"]["left out"]]
+    counted = [
+        row for row in results["tables"] if row["table"] not in results["summary"]["left out"]
+    ]
     values = [row["to_best"]["adaptive"]["mean"] for row in counted]
-    assert found["summary"]["models"]["adaptive"]["mean"] == pytest.approx(np.mean(values))
+    assert results["summary"]["models"]["adaptive"]["mean"] == pytest.approx(np.mean(values))
     y, X = np.split(np.loadtxt(tmp_path / "a.csv", delimiter=",", skiprows=1), [1], axis=1)
-    model, expected = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 41))), []
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 41)))
+    expected = []
     for train, test in ShuffleSplit(4, test_size=0.2, random_state=0).split(X):
-        left = y[test, 0] - model.fit(X[train], y[train, 0]).predict(X[test])
-        expected.append(1 - np.sum(left**2) / np.sum((y[test] - y[train].mean()) ** 2))
-    np.testing.assert_allclose(found["tables"][0]["r2"]["RidgeCV"], expected, rtol=1e-9)
+        residuals = y[test, 0] - model.fit(X[train], y[train, 0]).predict(X[test])
+        expected.append(1 - np.sum(residuals**2) / np.sum((y[test] - y[train].mean()) ** 2))
+    assert_allclose(results["tables"][0]["r2"]["RidgeCV"], expected, rtol=1e-9)
 
 
 def test_partial_least_squares_is_that_of_the_best_number_of_components(seed):
-    """Every number of components is fitted by itself, in every fold; there are no more of them than
-    columns count.
-    """
+    """Every number of components up to the rank is fitted alone, in every fold."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 12)) + 0.3 * rng.standard_normal(
         (60, 12)
     )
     y = 2 + X[:, :4].sum(axis=1) + rng.standard_normal(60)
-    grid, ours = {"n_components": range(1, 9)}, load("peers").PLSRegressionCV
+    grid = {"n_components": range(1, 9)}
+    ours = load("peers").PLSRegressionCV
     expected = GridSearchCV(
         PLSRegression(scale=False), grid, cv=5, scoring="neg_mean_squared_error"
     ).fit(X, y)
-    found = ours(max_components=8).fit(X, y)
-    assert found.n_components_ == expected.best_params_["n_components"]
-    np.testing.assert_allclose(found.predict(X), expected.predict(X).ravel(), rtol=1e-8, atol=1e-8)
+    model = ours(max_components=8).fit(X, y)
+    assert model.n_components_ == expected.best_params_["n_components"]
+    assert_allclose(model.predict(X), expected.predict(X).ravel(), rtol=1e-8, atol=1e-8)
     dependent = np.hstack([X, X @ rng.standard_normal((12, 30))])
     assert len(ours(20)._all(dependent, y)) == 12
     check_estimator(ours(), on_skip=None)
@@ -317,14 +316,17 @@ def test_the_simulated_grid_goes_from_one_coefficient_to_all():
 def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(
     tmp_path, capsys, monkeypatch
 ):
-    simulated, file, page = load("simulated"), tmp_path / "cells.jsonl", tmp_path / "page.md"
+    simulated = load("simulated")
+    file = tmp_path / "cells.jsonl"
+    page = tmp_path / "page.md"
     cells = simulated.grid([(20, 4)])
     assert len(cells) == 3 * 3 * 3  # correlations, noises, and 1, 3 and all 4 coefficients
     monkeypatch.setattr(simulated, "grid", lambda only: cells[::3])
     options = ["--only", "20,4", "--repeats", "2", "--json", str(file)]
     simulated.main([*options, "--markdown", str(page)])
-    printed, whole = capsys.readouterr().out, simulated.stored(file, 2)
-    ratios = [simulated.ratio(result)[0] for result in whole.values()]
+    printed = capsys.readouterr().out
+    complete = simulated.stored(file, 2)
+    ratios = [simulated.ratio(result)[0] for result in complete.values()]
     assert f"{sum(value > 1.1 for value in ratios)} of 9 cells above 1.1, " in printed
     assert f"ratio of risks: mean {np.mean(ratios):.3f}" in printed
     header, _, row = page.read_text(encoding="utf-8").splitlines()
@@ -335,27 +337,28 @@ def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(
     file.write_text(cut, encoding="utf-8")
     simulated.main(options)
     assert f"{cut.count(chr(10))} of 9 cells are there already" in capsys.readouterr().out
-    found = simulated.stored(file, 2)
-    assert all(sum(result["weights"].values()) == pytest.approx(1) for result in found.values())
+    resumed = simulated.stored(file, 2)
+    assert all(sum(result["weights"].values()) == pytest.approx(1) for result in resumed.values())
     assert not simulated.stored(file, 2, "ensemble"), "cells of another model are others"
-    assert {cell: result["risks"] for cell, result in found.items()} == {
-        cell: result["risks"] for cell, result in whole.items()
+    assert {cell: result["risks"] for cell, result in resumed.items()} == {
+        cell: result["risks"] for cell, result in complete.items()
     }
 
 
-def test_uncertainty_has_an_oracle_of_its_own(seed):
-    """The average of least squares that MAPIE refits is the ensemble with these columns."""
+def test_the_average_refitted_by_mapie_is_the_ensemble(seed):
+    """The average of least squares that MAPIE refits is the ensemble with its columns."""
     X, y = load("problems").linear(40, 8, seed)
     model = OLSEnsembleRegressor(6, 3, random_state=seed).fit(X, y)
     mean = load("uncertainty").MeanOfLeastSquares(np.array(list(model.feature_subsets_))).fit(X, y)
-    np.testing.assert_allclose(mean.coef_, model.coef_, atol=1e-12)
-    np.testing.assert_allclose(mean.predict(X), model.predict(X), atol=1e-12)
+    assert_allclose(mean.coef_, model.coef_, atol=1e-12)
+    assert_allclose(mean.predict(X), model.predict(X), atol=1e-12)
 
 
 def test_uncertainty_is_that_of_mapie(tmp_path, capsys, monkeypatch):
     pytest.importorskip("mapie")
     write_table(tmp_path / "a.csv", 40, 6)
-    run, module = ["--quick", "--data", str(tmp_path), "--only", "a", "b"], load("uncertainty")
+    run = ["--quick", "--data", str(tmp_path), "--only", "a", "b"]
+    module = load("uncertainty")
     assert (
         module.main(
             [*run, "--json", str(tmp_path / "rows.json"), "--markdown", str(tmp_path / "rows.md")]
@@ -382,7 +385,9 @@ def test_asv_suite_runs_once():
     classes = {
         value for module in modules for value in vars(module).values() if inspect.isclass(value)
     }
-    for cls in (each for each in classes if each.__module__.startswith("asv_suite.")):
+    for cls in (
+        benchmark for benchmark in classes if benchmark.__module__.startswith("asv_suite.")
+    ):
         arguments = cls.params[:1] if hasattr(cls, "params") else ()
         suite = cls()
         suite.setup(*arguments)

@@ -56,7 +56,7 @@ def test_version_and_bounds_are_the_same_wherever_they_stand():
         and f"version: {olsen.__version__}\n" in citation
     )
     extras = project["optional-dependencies"]
-    for one in [*project["dependencies"], *extras["parquet"], *extras["cli"]]:
-        assert one.startswith("olsen[") or f"- {one.replace('>=', ' >=')}\n" in recipe, (
-            f"conda/recipe.yaml lacks {one}"
-        )
+    for requirement in [*project["dependencies"], *extras["parquet"], *extras["cli"]]:
+        assert (
+            requirement.startswith("olsen[") or f"- {requirement.replace('>=', ' >=')}\n" in recipe
+        ), f"conda/recipe.yaml lacks {requirement}"

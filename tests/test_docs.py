@@ -38,10 +38,10 @@ SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def pages():
     """Everything that is written by hand for readers, the README first."""
-    found = [
+    paths = [
         path for path in sorted(DOCS.rglob("*.md")) if not WRITTEN_BY_THE_BUILD & set(path.parents)
     ]
-    return [ROOT / "README.md", *found]
+    return [ROOT / "README.md", *paths]
 
 
 def name_of(path):
@@ -56,14 +56,16 @@ class Block:
     code: str
     line: int
     said: str | None = None
-    where: tuple[int, int] | None = None  # of what it prints, in the text of the page
+    output_span: tuple[int, int] | None = None  # of the printed output, in the text of the page
 
 
 def blocks_of(page):
     """What runs on a page, in its order."""
-    found, text = [], page.read_text(encoding="utf-8")
+    blocks = []
+    text = page.read_text(encoding="utf-8")
     for match in FENCE.finditer(text):
-        info, line = match["info"].strip(), text.count("\n", 0, match.start()) + 1
+        info = match["info"].strip()
+        line = text.count("\n", 0, match.start()) + 1
         if info in ("python", "{picture}", "console"):
             code = re.sub(
                 r"\A(:[\w-]+:.*\n|\s*\n)+", "", match["text"]
@@ -71,13 +73,14 @@ def blocks_of(page):
             if not code.startswith(NOT_RUN):
                 # what a picture prints is nobody's business; a block of Python without output
                 # prints nothing
-                found.append(Block(info, code, line, {"python": "", "console": code}.get(info)))
+                blocks.append(Block(info, code, line, {"python": "", "console": code}.get(info)))
         elif info == "output":
-            assert found and found[-1].where is None, (
+            assert blocks and blocks[-1].output_span is None, (
                 f"line {line}: output without a block that prints it"
             )
-            found[-1].said, found[-1].where = match["text"], match.span("text")
-    return found
+            blocks[-1].said = match["text"]
+            blocks[-1].output_span = match.span("text")
+    return blocks
 
 
 def run(block, namespace, page):
@@ -182,11 +185,11 @@ def anchors_of(path):
     headings.
     """
     text = FENCE.sub("", path.read_text(encoding="utf-8"))
-    found = set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+    anchors = set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
     for heading in HEADING.findall(text):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()
-        found.add(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
-    return found
+        anchors.add(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
+    return anchors
 
 
 def test_links_between_pages_lead_somewhere():
@@ -196,10 +199,10 @@ def test_links_between_pages_lead_somewhere():
             target, _, anchor = link.partition("#")
             if re.match(r"[a-z]+:", target):
                 continue  # other sites are not asked
-            found = page if not target else (page.parent / target).resolve()
-            assert found.exists(), f"{name_of(page)}: {link} leads nowhere"
-            if anchor and found.suffix == ".md":
-                assert anchor in anchors_of(found), (
+            destination = page if not target else (page.parent / target).resolve()
+            assert destination.exists(), f"{name_of(page)}: {link} leads nowhere"
+            if anchor and destination.suffix == ".md":
+                assert anchor in anchors_of(destination), (
                     f"{name_of(page)}: {target or 'the page'} has no heading #{anchor}"
                 )
 
@@ -281,10 +284,10 @@ def test_a_site_that_needs_other_sites_or_leads_nowhere_is_refused(tmp_path, mon
         (tmp_path / "index.html").write_text(
             f"<!doctype html><title>x</title>{body}", encoding="utf-8"
         )
-        found = list(importlib.import_module("check_site").complaints(tmp_path))
-        assert [line.endswith(complaint or "") for line in found] == [True] * (
+        complaints = list(importlib.import_module("check_site").complaints(tmp_path))
+        assert [line.endswith(complaint or "") for line in complaints] == [True] * (
             complaint is not None
-        ), (body, found)
+        ), (body, complaints)
 
 
 if __name__ == "__main__":
@@ -293,9 +296,9 @@ if __name__ == "__main__":
     for chosen in [Path(name).resolve() for name in sys.argv[2:]] or WITH_CODE:
         with tempfile.TemporaryDirectory() as place:
             changes = [
-                (block.where, printed)
+                (block.output_span, printed)
                 for block, printed in differences(chosen, Path(place))
-                if block.where
+                if block.output_span
             ]
         written = chosen.read_text(encoding="utf-8")
         for (start, stop), printed in reversed(changes):

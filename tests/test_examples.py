@@ -33,14 +33,14 @@ def elsewhere(monkeypatch, tmp_path):
     """An empty folder to run in; environment, settings of matplotlib and figures are as before when
     it is over.
     """
-    before = dict(os.environ)
+    environment = dict(os.environ)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plt, "show", lambda *args, **kwargs: None)
     with matplotlib.rc_context():
         yield tmp_path
     plt.close("all")
     os.environ.clear()
-    os.environ.update(before)
+    os.environ.update(environment)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -55,7 +55,7 @@ def test_page_runs(page, elsewhere, capsys):
             figure.savefig(
                 io.BytesIO(), dpi=40
             )  # texts and layouts that cannot be drawn are found here
-    assert [str(found.message) for found in caught if _is_ours(found, page)] == []
+    assert [str(warning.message) for warning in caught if _is_ours(warning, page)] == []
     assert figures
     for figure in figures:
         assert any(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes), (
@@ -65,11 +65,11 @@ def test_page_runs(page, elsewhere, capsys):
     assert list(elsewhere.iterdir()) == []
 
 
-def _is_ours(found, page):
+def _is_ours(warning, page):
     """Whether a warning names a line of the page, as those of the package do for their users, or of
     the package.
     """
-    return Path(found.filename) == page or PACKAGE in Path(found.filename).parents
+    return Path(warning.filename) == page or PACKAGE in Path(warning.filename).parents
 
 
 def test_pages_are_gallery_pages():

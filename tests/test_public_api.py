@@ -37,9 +37,9 @@ class Shown:
     """A default as one writes it; paths as text, functions and classes by their names."""
 
     def __init__(self, value):
-        named = isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type))
+        is_named = isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type))
         text = str(value) if isinstance(value, Path) else value
-        self.text = value.__qualname__ if named else repr(text)
+        self.text = value.__qualname__ if is_named else repr(text)
 
     def __repr__(self):
         return self.text
@@ -47,34 +47,36 @@ class Shown:
 
 def signature(function):
     """Parameters and defaults, without types: mypy looks after those."""
-    found = inspect.signature(function)
-    kept = [
+    original = inspect.signature(function)
+    parameters = [
         p.replace(
             annotation=p.empty, default=p.default if p.default is p.empty else Shown(p.default)
         )
-        for p in found.parameters.values()
+        for p in original.parameters.values()
         if p.name != "self"
     ]
-    return str(found.replace(parameters=kept, return_annotation=found.empty))
+    return str(original.replace(parameters=parameters, return_annotation=original.empty))
 
 
 def attributes_told(cls):
     """Names in the section Attributes of a class's documentation, and fields of a record."""
     text = inspect.getdoc(cls) or ""
     section = re.search(r"^Attributes\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", text, flags=re.M | re.S)
-    told = re.findall(r"^(\w+) :", section[1], flags=re.M) if section else []
+    documented = re.findall(r"^(\w+) :", section[1], flags=re.M) if section else []
     fields = getattr(cls, "__dataclass_fields__", getattr(cls, "_fields", ()))
-    return {*told, *(name for name in fields if not name.startswith("_"))}
+    return {*documented, *(name for name in fields if not name.startswith("_"))}
 
 
 def members_of(cls, name):
     """Lines for what a public class has from us; what it inherits from others is theirs to keep."""
     ours = [base for base in reversed(cls.__mro__) if base.__module__.split(".")[0] == "olsen"]
-    found = {item for base in ours for item in vars(base)}
-    for item in sorted({*found, *attributes_told(cls)}):
+    own_names = {item for base in ours for item in vars(base)}
+    for item in sorted({*own_names, *attributes_told(cls)}):
         if item.startswith("_") or REQUESTS.match(item):
             continue
-        if item in found and not hasattr(cls, item):  # a name that only says what to use instead
+        if item in own_names and not hasattr(
+            cls, item
+        ):  # a name that only says what to use instead
             continue
         seen = getattr(
             cls, item, None
@@ -106,8 +108,13 @@ def command_lines():
     app = commands.app()
     for name in commands.__all__:
         if name in app:
-            arguments = [found for found in app[name].assemble_argument_collection() if found.show]
-            options = (f"{found.names[0]}={Shown(found.field_info.default)}" for found in arguments)
+            arguments = [
+                argument for argument in app[name].assemble_argument_collection() if argument.show
+            ]
+            options = (
+                f"{argument.names[0]}={Shown(argument.field_info.default)}"
+                for argument in arguments
+            )
             yield f"$ olsen {name} {' '.join(options)}"
 
 
@@ -123,8 +130,11 @@ def public_interface():
 
 
 def test_the_public_interface_is_the_listed_one():
-    listed, found = LIST.read_text(encoding="utf-8").splitlines(), public_interface()
-    changed = "\n".join(difflib.unified_diff(listed, found, "listed", "found", lineterm="", n=0))
+    listed = LIST.read_text(encoding="utf-8").splitlines()
+    interface = public_interface()
+    changed = "\n".join(
+        difflib.unified_diff(listed, interface, "listed", "found", lineterm="", n=0)
+    )
     assert not changed, (
         f"{changed}\n\nIf this is meant: python tests/test_public_api.py --write, and"
         " CONTRIBUTING.md."

@@ -49,7 +49,7 @@ class Risks(NamedTuple):
     """Risk of the average, mean of the members' own risks, mean over pairs of different members."""
 
     ensemble: Estimate
-    own: Estimate
+    member: Estimate
     pair: Estimate
 
 
@@ -109,9 +109,14 @@ def fitted_risk(rng, n, beta, sigma, trials, *, max_features, **parameters):
 
 def _risks(errors, covariance):
     weighted = errors if covariance is None else errors @ covariance
-    own, k = np.sum(weighted * errors, axis=1), len(errors)
+    member_risks = np.sum(weighted * errors, axis=1)
+    k = len(errors)
     total = weighted.sum(axis=0) @ errors.sum(axis=0)
-    return total / k**2, own.mean(), (total - own.sum()) / (k * (k - 1)) if k > 1 else np.nan
+    return (
+        total / k**2,
+        member_risks.mean(),
+        (total - member_risks.sum()) / (k * (k - 1)) if k > 1 else np.nan,
+    )
 
 
 def unit_signal(p, rng=0):

@@ -64,10 +64,10 @@ def axe(axe_source):
 
     def check(page):
         page.evaluate(axe_source)
-        found = page.evaluate("axe.run()")
-        assert len(found["passes"]) > 15
+        results = page.evaluate("axe.run()")
+        assert len(results["passes"]) > 15
         assert {
-            v["id"]: [node["html"] for node in v["nodes"]][:3] for v in found["violations"]
+            v["id"]: [node["html"] for node in v["nodes"]][:3] for v in results["violations"]
         } == {}
 
     return check

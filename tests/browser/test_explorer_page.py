@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from olsen import explorer, theory
 
@@ -28,7 +29,8 @@ def opened(browser, address):
     """Open the page with these settings; whatever the browser complains about or asks for fails the
     test.
     """
-    complaints, contexts = [], []
+    complaints = []
+    contexts = []
 
     def open_page(settings="", *, width=1200, **options):
         context = browser.new_context(viewport={"width": width, "height": 850}, **options)
@@ -93,7 +95,7 @@ def test_sliders_move_the_values_to_those_of_theory(opened):
     for name, position in zip(names, (150, 120, 40, 90, 3, 130, 170, 23), strict=True):
         letters[name] = move(page, name, position)
         alpha, gamma, sigma, eta, k, mu = (
-            letters[one] for one in ("alpha", "gamma", "sigma", "eta", "k", "mu")
+            letters[name] for name in ("alpha", "gamma", "sigma", "eta", "k", "mu")
         )
         expected = theory.limiting_risk(alpha, gamma, sigma, k=k, eta=eta, mu=mu)
         assert value_of(page, "risk-value") == pytest.approx(expected, rel=1e-6), letters
@@ -111,9 +113,12 @@ def test_drawn_curves_and_the_table_are_those_of_theory(opened):
     seen = y < float(page.locator("#risk-chart").get_attribute("data-y-high"))
     pixel = 2.0 / 300  # of the axis, about
     assert seen.sum() > 150 and (~seen).sum() > 3, "a peak that leaves the chart"
-    away = np.abs(x - 0.45) > 0.03  # beside the peak a hundredth of a pixel across is many upwards
-    found, expected = y[seen & away], theory.limiting_risk(x[seen & away], 2.0, 0.5, k=20, eta=0.9)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=pixel / 10)
+    beside_peak = (
+        np.abs(x - 0.45) > 0.03
+    )  # beside the peak a hundredth of a pixel across is many upwards
+    drawn = y[seen & beside_peak]
+    expected = theory.limiting_risk(x[seen & beside_peak], 2.0, 0.5, k=20, eta=0.9)
+    assert_allclose(drawn, expected, rtol=0, atol=pixel / 10)
     page.locator("#risk-numbers summary").click()
     rows = page.locator("#risk-numbers tbody tr").all()
     values = [
@@ -121,8 +126,8 @@ def test_drawn_curves_and_the_table_are_those_of_theory(opened):
     ]
     table = np.array(values, dtype=float)
     expected = theory.limiting_risk(table[:, 0], 2.0, 0.5, k=20, eta=0.9)
-    np.testing.assert_allclose(table[:, 1], expected, rtol=1e-6)
-    np.testing.assert_allclose(table[:, 1], table[:, 2] + table[:, 3], rtol=1e-6)
+    assert_allclose(table[:, 1], expected, rtol=1e-6)
+    assert_allclose(table[:, 1], table[:, 2] + table[:, 3], rtol=1e-6)
 
 
 @pytest.mark.parametrize("design", ["independent", "balanced"])
@@ -215,7 +220,8 @@ def test_every_suggestion_shows_what_it_says(opened):
 
 def test_pointer_and_keyboard_read_values_off(opened):
     page = opened("tab=risk&gamma=1&sigma=0.7&alpha=0.3&k=20")
-    host, said = page.locator("#risk-chart"), page.locator("#risk-said")
+    host = page.locator("#risk-chart")
+    said = page.locator("#risk-said")
     box = host.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 100)
     alpha = float(re.search(r"[\d.]+", page.locator("#risk-where").inner_text())[0])
@@ -279,13 +285,13 @@ def test_links_bring_the_page_back_as_it_was(opened):
     page.locator("input[name=design][value=balanced]").check()
     page.wait_for_timeout(400)
     link = page.evaluate("location.hash")
-    other = opened(link.removeprefix("#"))
+    restored = opened(link.removeprefix("#"))
     for name in ("risk-value", "bias-value", "variance-value", "ridge-value"):
-        assert value_of(other, name) == value_of(page, name)
-    other.wait_for_timeout(400)
-    assert other.evaluate("location.hash") == link
+        assert value_of(restored, name) == value_of(page, name)
+    restored.wait_for_timeout(400)
+    assert restored.evaluate("location.hash") == link
     fields = "[...document.querySelectorAll('#risk .field')].map(field => field.value)"
-    assert other.evaluate(fields) == page.evaluate(fields)
+    assert restored.evaluate(fields) == page.evaluate(fields)
 
 
 def test_a_link_that_is_pasted_is_followed_and_remembered_by_each_tab(opened):
@@ -329,7 +335,8 @@ def test_members_are_drawn_one_by_one_and_played(opened):
     page = opened(
         "tab=subsets&m=6&tau=20&sigma=1&design=independent&seed=3", reduced_motion="reduce"
     )
-    figure, risks = page.locator("#subsets-figure"), []
+    figure = page.locator("#subsets-figure")
+    risks = []
     for number in (1, 2, 3):
         page.locator("#draw-one").click()
         assert (
@@ -380,10 +387,12 @@ def test_play_can_be_paused(opened):
 
 def test_sizes_and_members_change_all_charts(opened):
     page = opened("tab=data&m=80&k=1")
-    profile, summary = page.locator("#profile-chart path.line.risk"), page.locator("#data-summary")
+    profile = page.locator("#profile-chart path.line.risk")
+    summary = page.locator("#data-summary")
     seen = set()
     for size, members in itertools.product((0, 4, 7), (0, 5)):
-        m, k = move(page, "size-of-members", size), move(page, "number-of-members", members)
+        m = move(page, "size-of-members", size)
+        k = move(page, "number-of-members", members)
         fit = next(f for f in _soil()["fits"] if (f["m"], f["k"]) == (m, k))
         assert float(summary.get_attribute("data-rmse")) == fit["rmse"]
         misses = page.locator("#scatter-chart circle.missed").count()
@@ -415,7 +424,7 @@ def _soil():
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", [375, 1200])
 @pytest.mark.parametrize("tab", TABS)
-def test_nothing_sticks_out_and_every_chart_is_seen(opened, tab, width, scheme):
+def test_nothing_overflows_and_every_chart_is_visible(opened, tab, width, scheme):
     page = opened(
         f"tab={tab}&gamma=2&k=20", width=width, color_scheme=scheme
     )  # with a peak in the middle
@@ -423,14 +432,14 @@ def test_nothing_sticks_out_and_every_chart_is_seen(opened, tab, width, scheme):
     for chart in page.locator(f"#{tab} .chart, #{tab} #subsets-figure").all():
         box = chart.bounding_box()
         assert box["width"] > 300 and box["height"] > 200
-    outside = page.evaluate(
+    overflowing = page.evaluate(
         """tab => [...document.querySelectorAll(`#${tab} svg text`)].filter(text => {
         const inner = text.getBoundingClientRect();
         return inner.width > 0 && (inner.left < -0.5 || inner.right > innerWidth + 0.5);
     }).map(text => text.textContent)""",
         tab,
     )
-    assert outside == []
+    assert overflowing == []
 
 
 def test_light_and_dark_follow_the_system_and_the_switch(opened):

@@ -14,7 +14,8 @@ def page_of(browser, path, scheme="light", width=1200, bypass=False):
         color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=bypass
     )
     page = context.new_page()
-    complaints, requests = [], []
+    complaints = []
+    requests = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
@@ -26,12 +27,12 @@ def write_table(path, long_names=False):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 4))
     y = X @ [1.0, -1.0, 0.5, 0.3] + 0.2 * rng.standard_normal(len(X))
-    places = ["<b>north</b>", "south & <i>east</i>"] * (
+    regions = ["<b>north</b>", "south & <i>east</i>"] * (
         len(X) // 2
     )  # what a careless page would show as markup
     rows = [
-        ",".join([*map(str, row), place, str(t)])
-        for row, place, t in zip(X, places, y, strict=True)
+        ",".join([*map(str, row), region, str(t)])
+        for row, region, t in zip(X, regions, y, strict=True)
     ]
     names = ["W" * 200, "\u6e29\u5ea6" * 40, "g_" * 90] if long_names else ["a", "b", "c"]
     path.write_text("\n".join([",".join([*names, "<i>d</i>,place,y"]), *rows]), encoding="utf-8")
@@ -92,12 +93,12 @@ def test_the_report_opens_without_a_word_and_without_the_network(browser, report
 @pytest.mark.parametrize("width", [390, 1200])
 def test_no_text_of_a_chart_is_cut_off(browser, report, width):
     page, _, _ = page_of(browser, report, width=width)
-    outside = page.evaluate("""() => [...document.querySelectorAll("svg text")].filter(text => {
+    cut_off = page.evaluate("""() => [...document.querySelectorAll("svg text")].filter(text => {
         const inner = text.getBoundingClientRect(), frame = text.ownerSVGElement.getBoundingClientRect();
         return inner.left < frame.left - 1 || inner.right > frame.right + 1 ||
                inner.top < frame.top - 1 || inner.bottom > frame.bottom + 1;
     }).map(text => text.textContent)""")
-    assert outside == []
+    assert cut_off == []
     page.context.close()
 
 
@@ -119,18 +120,16 @@ def test_bars_end_where_the_axis_says(browser, report):
 
 def test_columns_are_found_by_parts_of_their_names(browser, report):
     page, complaints, _ = page_of(browser, report)
-    rows, box, said = (
-        page.locator("#columns tbody tr:visible"),
-        page.locator("#search"),
-        page.locator("#found"),
-    )
+    rows = page.locator("#columns tbody tr:visible")
+    box = page.locator("#search")
+    said = page.locator("#found")
     everything = page.locator("#columns tbody tr").count()
     assert rows.count() == min(20, everything) and said.inner_text().endswith(
         f"of {everything} shown"
     )
-    wanted = page.locator("#columns tbody tr").last.get_attribute("data-name")
-    box.fill(wanted.upper())
-    assert rows.count() >= 1 and wanted in [row.get_attribute("data-name") for row in rows.all()]
+    column = page.locator("#columns tbody tr").last.get_attribute("data-name")
+    box.fill(column.upper())
+    assert rows.count() >= 1 and column in [row.get_attribute("data-name") for row in rows.all()]
     box.fill("no such column")
     assert rows.count() == 0 and said.inner_text() == "no column has such a name"
     box.fill("")
@@ -192,7 +191,7 @@ def test_the_page_of_a_comparison(browser, tmp_path, scheme, width):
     page.context.close()
 
 
-def test_a_picture_for_the_eye(browser, report, tmp_path):
+def test_a_screenshot_is_not_empty(browser, report, tmp_path):
     page = browser.new_page(viewport={"width": 1100, "height": 900})
     page.goto(report.as_uri())
     page.screenshot(path=tmp_path / "report.png", full_page=True)

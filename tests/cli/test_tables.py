@@ -1,5 +1,5 @@
-"""Tables as people have them: each gives the right numbers, or one line that names the place and
-the way out.
+"""Tables from the wild: read to the right numbers, or refused in one line that names the place
+and the way out.
 """
 
 import bz2
@@ -8,7 +8,6 @@ import decimal
 import gzip
 import hashlib
 import io
-import json
 import subprocess
 import sys
 import warnings
@@ -18,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from loops import case
 
@@ -49,21 +49,21 @@ def lines(a=point, b=point, y=point, sep=",", header=("a", "b", "y"), end=""):
     return [sep.join(header) + end, *(sep.join(row) + end for row in cells)]
 
 
-def text(found, line_end="\n", last="\n", encoding="utf-8"):
-    return (line_end.join(found) + last).encode(encoding)
+def text(rows, line_end="\n", last="\n", encoding="utf-8"):
+    return (line_end.join(rows) + last).encode(encoding)
 
 
 def with_column(values, name="c"):
-    """The table with one more column of texts, before the target."""
+    """The table with one more column of strings, before the target."""
     rows = zip(map(point, A), values, map(point, Y), strict=True)
     return text([f"a,{name},y", *(",".join(row) for row in rows)])
 
 
 def spoiled(number, line):
     """The table with one of its lines replaced, counted from one."""
-    found = lines()
-    found[number - 1] = line
-    return text(found)
+    rows = lines()
+    rows[number - 1] = line
+    return text(rows)
 
 
 def as_parquet(columns):
@@ -100,23 +100,19 @@ TEXT = text(lines())
 PARQUET = as_parquet(PLAIN)
 
 
-# Tables that are read: name of the file -> content, and words of the message that says what was
-# done, if any. All of them hold the same numbers, so all fits are one fit.
+# Tables that hold the same numbers: name of the file -> content, and words of the message that says
+# what was done, if any
 
 READ = {
     "plain.csv": (TEXT, None),
-    "no line end.csv": (text(lines(), last=""), None),
     "windows.csv": (text(lines(), "\r\n", "\r\n"), None),
     "old mac.csv": (text(lines(), "\r", "\r"), None),
     "blank lines.csv": (text(["", *lines(), "", ""], "\n\n"), None),
     "mark.csv": (b"\xef\xbb\xbf" + TEXT, None),
     "quoted.csv": (text(lines(a=lambda v: f'"{v}"', header=('"a"', "b", "y"))), None),
-    "spaces around.csv": (text(lines(sep=" , ")), None),
     "thousands.tsv": (text(lines(german, sep="\t")), "written as text in 'a'"),
     "semicolons.csv": (text(lines(comma, comma, comma, ";")), "written as text in 'a', 'b', 'y'"),
-    "tabs.txt": (text(lines(sep="\t")), None),
     "both.txt": (text(lines(a=comma, sep="\t")), "written as text in 'a'"),
-    "bars.txt": (text(lines(sep="|")), None),
     "header as comment.csv": (text([f"# {lines()[0]}", *lines()[1:]]), None),
     "trailing.csv": (text(lines(end=",,")), "2 columns without a name"),
     "row names.csv": (
@@ -130,7 +126,6 @@ READ = {
     "packed, by another name.csv": (gzip.compress(TEXT), None),
     "two parts.gz": (gzip.compress(TEXT[:500]) + gzip.compress(TEXT[500:]), None),
     "not packed.csv.gz": (TEXT, None),
-    "parquet.gz": (gzip.compress(PARQUET), None),
     "table.parquet": (PARQUET, None),
     "parquet.csv": (PARQUET, None),
     "text.parquet": (TEXT, None),
@@ -168,199 +163,171 @@ READ = {
 }
 
 
-# Tables that are refused: name of the file -> content, words that must be said, words that must not
+# Tables that are refused: name of the file -> content, and words that the message must hold
 
-NO_DROP = ("--drop",)
 REFUSED = {
-    "arrays.json": (b'[{"a": 1, "y": 2}]\n', ["arrays.json"], ()),
-    "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is no Excel file", "CSV"], ()),
-    "cut.gz": (gzip.compress(TEXT)[:-20], ["cut.gz is a damaged gzip file"], ()),
+    "several.zip": (as_zip({"a.csv": TEXT}), "several.zip is no Excel file", "CSV"),
+    "cut.gz": (gzip.compress(TEXT)[:-20], "cut.gz is a damaged gzip file"),
     "flipped.zst": (
         zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:],
-        ["flipped.zst is a damaged zstd file"],
-        (),
+        "flipped.zst is a damaged zstd file",
     ),
-    "nothing.gz": (gzip.compress(b""), ["nothing.gz is empty"], ()),
-    "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
+    "nothing.gz": (gzip.compress(b""), "nothing.gz is empty"),
+    "nothing.csv": (b"\xef\xbb\xbf\n", "nothing.csv is empty"),
     "no mark.csv": (
         TEXT.decode().encode("utf-16-le"),
-        ["is UTF-16 without a byte order mark", "UTF-8"],
-        (),
+        "is UTF-16 without a byte order mark",
+        "UTF-8",
     ),
     "cut mark.csv": (
         TEXT.decode().encode("utf-16")[:-1],
-        ["begins as UTF-16, but is damaged", "UTF-8"],
-        (),
+        "begins as UTF-16, but is damaged",
+        "UTF-8",
     ),
-    "utf-32.csv": (TEXT.decode().encode("utf-32"), ["holds zero bytes", "UTF-8"], ()),
-    "zero.csv": (spoiled(7, "1,2\x00,3"), ["zero.csv holds zero bytes"], ()),
+    "zero.csv": (spoiled(7, "1,2\x00,3"), "zero.csv holds zero bytes"),
     "cut.parquet": (
         PARQUET[:-30],
-        ["cut.parquet is not Parquet, or is damaged", "download or export it again"],
-        (),
+        "cut.parquet is not Parquet, or is damaged",
+        "download or export it again",
     ),
-    "arrow.arrow": (
-        b"ARROW1\x00\x00\xff\xff\xff\xff",
-        ["arrow.arrow holds zero bytes", "Parquet"],
-        (),
-    ),
-    "header only.csv": (b"a,b,y\n", ["header only.csv has a header but no rows"], ()),
-    "few cells.csv": (
-        spoiled(7, "1,2"),
-        ["few cells.csv", "line 7 has 2 cells, the header has 3"],
-        (),
-    ),
-    "many cells.csv": (spoiled(9, "1,2,3,4,5"), ["many cells.csv", "line 9 has 5 cells"], ()),
-    "comment inside.csv": (spoiled(5, "# paused"), ["line 5 has 1 cell"], ()),
-    "trailing in rows.csv": (text([lines()[0], *lines(end=",")[1:]]), ["line 2 has 4 cells"], ()),
-    "open quote.csv": (spoiled(6, '1,"2,3'), ["line 6 has 2 cells", "quotation mark"], ()),
-    "open quote, target.csv": (spoiled(6, '1,2,"3'), ["'y' holds", "'3", "in row 5"], NO_DROP),
-    "title.csv": (text(["Harvest of the year", *lines()]), ["line 2 has 3 cells", "title"], ()),
-    "spaces.txt": (text(lines(sep=" ")), ["'a b y'"], ()),
-    "unnamed.csv": (text(lines(header=("a", "", "y"))), ["unnamed.csv", "after 'a'"], ()),
-    "doubled.csv": (
-        text(lines(header=("a", "a", "y"))),
-        ["several columns named 'a'", "rename"],
-        (),
-    ),
+    "arrow.arrow": (b"ARROW1\x00\x00\xff\xff\xff\xff", "arrow.arrow holds zero bytes", "Parquet"),
+    "header only.csv": (b"a,b,y\n", "header only.csv has a header but no rows"),
+    "few cells.csv": (spoiled(7, "1,2"), "few cells.csv", "line 7 has 2 cells, the header has 3"),
+    "many cells.csv": (spoiled(9, "1,2,3,4,5"), "many cells.csv", "line 9 has 5 cells"),
+    "open quote.csv": (spoiled(6, '1,"2,3'), "line 6 has 2 cells", "quotation mark"),
+    "open quote, target.csv": (spoiled(6, '1,2,"3'), "'y' holds", "'3", "in row 5"),
+    "title.csv": (text(["Harvest of the year", *lines()]), "line 2 has 3 cells", "title"),
+    "spaces.txt": (text(lines(sep=" ")), "'a b y'"),
+    "unnamed.csv": (text(lines(header=("a", "", "y"))), "unnamed.csv", "after 'a'"),
+    "doubled.csv": (text(lines(header=("a", "a", "y"))), "several columns named 'a'", "rename"),
     "iso dates.csv": (
         with_column([d.isoformat() for d in DAYS], "day"),
-        ["'day' holds dates", "--dates 'day'", "--drop 'day'"],
-        (),
+        "'day' holds dates",
+        "--dates 'day'",
+        "--drop 'day'",
     ),
     "which is the day.csv": (
         with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"),
-        ["'day' holds dates such as '01/05/2024'", "write dates as 2024-12-31"],
-        ["turn them into days"],
-    ),
-    "money.csv": (
-        with_column([f"{i} €" for i in range(N)], "price"),
-        ["'price'", "40 different", "--drop"],
-        (),
+        "'day' holds dates such as '01/05/2024'",
+        "write dates as 2024-12-31",
     ),
     "thousands or decimals.tsv": (
         text(["f\ty", *(f"{1000 + 9 * i:,}\t{i}" for i in range(N))]),
-        ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal mark"],
-        (),
+        "column 'f' holds '1,000', which may be 1.000 or 1000",
+        "decimal mark",
     ),
     "target of either.tsv": (
         text(["f\ty", *(f"{i}\t{1000 + 9 * i:,}" for i in range(N))]),
-        ["the target 'y' holds '1,000', which may be 1.000 or 1000", "decimal mark"],
-        NO_DROP,
+        "the target 'y' holds '1,000', which may be 1.000 or 1000",
+        "decimal mark",
     ),
     "points or thousands.tsv": (
         text(["f\tg\ty", *(f"1.{i + 100}\t0,5{i}\t{i}" for i in range(N))]),
-        ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal mark"],
-        (),
-    ),
-    "percent.csv": (
-        with_column([f"{i} %" for i in range(N)], "p"),
-        ["'p' holds 40 different strings"],
-        (),
+        "column 'f' holds '1.100', which may be 1.100 or 1100",
+        "decimal mark",
     ),
     "among numbers.csv": (
         with_column(["n.d." if i == 3 else str(i) for i in range(N)]),
-        ["'c' holds numbers and text such as 'n.d.'"],
-        (),
+        "'c' holds numbers and text such as 'n.d.'",
     ),
     "identifiers.csv": (
         with_column([f"plot {i}" for i in range(N)]),
-        ["40 different strings", "--drop 'c'"],
-        (),
+        "40 different strings",
+        "--drop 'c'",
     ),
-    "hexadecimal.csv": (
-        with_column([f"0x{77 * i:x}" for i in range(N)]),
-        ["40 different strings ('0x0'"],
-        (),
-    ),
-    "gaps.csv": (
+    "missing.csv": (
         with_column(["" if i in (4, 6) else "1" for i in range(N)]),
-        ["2 cells missing", "'c' (2)", "row 5", "--missing mean", "--drop"],
-        (),
+        "2 cells missing",
+        "'c' (2)",
+        "row 5",
+        "--missing mean",
+        "--drop",
     ),
-    "target gaps.csv": (
+    "target missing.csv": (
         text(lines(y=lambda v: "NA" if v == Y[2] else point(v))),
-        ["1 cell missing", "'y' (1)", "row 3", "--missing drop"],
-        NO_DROP,
+        "1 cell missing",
+        "'y' (1)",
+        "row 3",
+        "--missing drop",
     ),
     "target text.csv": (
         text(lines(y=lambda v: "high" if v > 0 else "low")),
-        ["the target 'y' holds text"],
-        NO_DROP,
+        "the target 'y' holds text",
     ),
     "target cell.csv": (
         spoiled(35, "1,2,12a"),
-        ["the target 'y' holds", "'12a' in row 34", "--missing drop"],
-        NO_DROP,
+        "the target 'y' holds",
+        "'12a' in row 34",
+        "--missing drop",
     ),
-    "target minus.csv": (spoiled(5, "1,2,4.36-"), ["'4.36-' in row 4"], NO_DROP),
-    "target notations.csv": (
-        text([*lines(sep=";")[:-1], "1;2;12,5"]),
-        [f"'12,5' in row {N}"],
-        NO_DROP,
-    ),
-    "target dates.csv": (
-        text([lines()[0], *(f"1,2,{d}" for d in DAYS)]),
-        ["'2024-01-01' in row 1"],
-        NO_DROP,
-    ),
+    "target notations.csv": (text([*lines(sep=";")[:-1], "1;2;12,5"]), f"'12,5' in row {N}"),
     "target lists.parquet": (
         as_parquet({"a": A, "y": [[1.0]] * N}),
-        ["the target 'y' is of type list"],
-        NO_DROP,
+        "the target 'y' is of type list",
     ),
     "infinite.csv": (
         spoiled(8, "inf,1,1"),
-        ["1 cell infinite", "'a' (1)", "row 7", "--missing drop", "--drop"],
-        ["--missing mean"],
+        "1 cell infinite",
+        "'a' (1)",
+        "row 7",
+        "--missing drop",
+        "--drop",
     ),
     "infinite and missing.csv": (
         spoiled(8, "inf,,1"),
-        ["2 cells missing or not finite (1 infinite)", "--missing drop"],
-        ["--missing mean"],
+        "2 cells missing or not finite (1 infinite)",
+        "--missing drop",
     ),
-    "infinite target.csv": (
-        spoiled(8, "1,1,-inf"),
-        ["1 cell infinite", "'y' (1)", "--missing drop"],
-        ["--missing mean", "--drop"],
-    ),
+    "infinite target.csv": (spoiled(8, "1,1,-inf"), "1 cell infinite", "'y' (1)", "--missing drop"),
     "too large.parquet": (
         as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}),
-        ["1 cell infinite", "row 1"],
-        (),
+        "1 cell infinite",
+        "row 1",
     ),
     "large.csv": (
         with_column([point(1e200 * b) for b in B], "soil depth"),
-        ["the largest entry of column 'soil depth' is", "e+201", "--drop 'soil depth'"],
-        ["of X", "sklearn"],
+        "the largest entry of column 'soil depth' is",
+        "e+201",
+        "--drop 'soil depth'",
     ),
     "large target.csv": (
         text(lines(y=lambda v: point(1e200 * v))),
-        ["the target 'y' is", "e+20", "unit"],
-        ["of y"],
+        "the target 'y' is",
+        "e+20",
+        "unit",
     ),
     "lists.parquet": (
         as_parquet({"a": A, "c": [[1]] * N, "y": Y}),
-        ["'c' is of type list", "--drop 'c'"],
-        (),
-    ),
-    "bytes.parquet": (
-        as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}),
-        ["'c' is of type binary"],
-        (),
+        "'c' is of type list",
+        "--drop 'c'",
     ),
     "gaps of many.csv": (
         b"a,b,c,y\n1,,2,1\n,,3,2\n3,4,NA,3\n4,5,6,4\n5,6,7,5\n",
-        ["'b' (2), 'a' (1), 'c' (1)", "row 1"],
-        (),
+        "'b' (2), 'a' (1), 'c' (1)",
+        "row 1",
     ),
-    "four rows.csv": (b"a,y\n1,1\n2,2\n3,5\n4,1\n", ["4 rows; at least 5"], ()),
-    "target alone.csv": (b"y\n1\n2\n3\n", ["no column besides the target 'y'"], ()),
-    "empty column.csv": (with_column([""] * N), ["40 cells missing", "'c' (40)"], ()),
+    "four rows.csv": (b"a,y\n1,1\n2,2\n3,5\n4,1\n", "4 rows; at least 5"),
+    "target alone.csv": (b"y\n1\n2\n3\n", "no column besides the target 'y'"),
+}
+
+FORBIDDEN_WORDS = {  # name of the file -> advice that would not help
+    "open quote, target.csv": ["--drop"],
+    "which is the day.csv": ["turn them into days"],
+    "target of either.tsv": ["--drop"],
+    "target missing.csv": ["--drop"],
+    "target text.csv": ["--drop"],
+    "target cell.csv": ["--drop"],
+    "target notations.csv": ["--drop"],
+    "target lists.parquet": ["--drop"],
+    "infinite.csv": ["--missing mean"],
+    "infinite and missing.csv": ["--missing mean"],
+    "infinite target.csv": ["--missing mean", "--drop"],
+    "large.csv": ["of X", "sklearn"],
+    "large target.csv": ["of y"],
 }
 
 
-# What is asked of a model that knows a category, in tables to predict
+# Tables to predict by a model that knows a category -> content, and words of the refusal, if any
 
 KNOWN = text(
     [
@@ -371,7 +338,7 @@ KNOWN = text(
         ),
     ]
 )
-ASKED = {
+TO_PREDICT = {
     "as before.csv": (b"a,kind\n1,clay\n2,sand\n", None),
     "infinite.csv": (
         b"a,kind\n1,clay\n-inf,sand\n",
@@ -390,11 +357,6 @@ ASKED = {
 FIT = ("--target", "y", "--members", "3", "--jobs", "1", "--json")
 
 
-def one_line(text):
-    assert text.startswith("olsen: ") and text.count("\n") == 1 and "Traceback" not in text, text
-    return text
-
-
 @contextmanager
 def unchanged(folder):
     """No file of a folder is changed."""
@@ -406,9 +368,9 @@ def unchanged(folder):
             if path.is_file()
         }
 
-    before = hashes()
+    original = hashes()
     yield
-    assert hashes() == before
+    assert hashes() == original
 
 
 def put(path, content):
@@ -417,133 +379,101 @@ def put(path, content):
 
 
 def learned(path, **options):
-    """Columns and target of a table as numbers, and what is said about them."""
+    """Columns and target of a table as numbers, and the messages about it."""
     table, messages = read_table(path)
     table, encoding = learn_encoding(table, "y", **options)
     return encoding.features(table), encoding.response(table), messages + encoding.messages
 
 
 def test_tables_give_the_right_numbers(tmp_path):
-    """To the last digit, whatever they are written in."""
+    """Numbers are exact in every format."""
     for name, (content, words) in READ.items():
         path = put(tmp_path / name, content)
         with case(name), unchanged(tmp_path):
             X, y, messages = learned(path)
-            np.testing.assert_array_equal(X, np.column_stack([A, B]))
-            np.testing.assert_array_equal(y, Y)
-            assert any(words in message for message in messages) if words else not messages, (
-                messages
-            )
+            assert_array_equal(X, np.column_stack([A, B]))
+            assert_array_equal(y, Y)
+            assert any(words in message for message in messages) if words else not messages
 
 
-def test_a_table_is_refused_in_one_line(olsen, tmp_path):
-    assert "no file" in one_line(olsen("fit", tmp_path / "nothing.csv", *FIT)[2])
-    for name, (content, words, never) in REFUSED.items():
+def test_a_table_is_refused_in_one_line(olsen_refuses, tmp_path):
+    olsen_refuses("fit", tmp_path / "missing file.csv", *FIT, words="no file")
+    for name, (content, *words) in REFUSED.items():
         path = put(tmp_path / name, content)
-        with case(name), unchanged(tmp_path):
-            code, out, err = olsen("fit", path, *FIT)
-            assert code in (1, 2) and out == "" and one_line(err)
-            assert not [word for word in words if word not in err], err
-            assert not [word for word in never if word in err], err
+        with unchanged(tmp_path):
+            err = olsen_refuses(
+                "fit", path, *FIT, words=words, code=2 if name == "spaces.txt" else 1
+            )
+        with case(name, err):
+            assert not [word for word in FORBIDDEN_WORDS.get(name, ()) if word in err]
 
 
-def test_extreme_columns_and_weights_have_their_names(olsen, tmp_path):
-    """In every command, and in blocks; a constant target is named as well."""
-    columns = {
-        "soil depth": RNG.standard_normal(60),
-        "yield": RNG.standard_normal(60),
-        "w": np.full(60, 1e-200),
-    }
-    wide = put(
-        tmp_path / "wide.parquet",
-        as_parquet(columns | {"soil depth": 1e200 * columns["soil depth"]}),
-    )
-    plain = put(tmp_path / "plain.parquet", as_parquet(columns | {"same": np.ones(60)}))
-    for arguments, words in (
+def test_extreme_columns_and_weights_are_named(olsen, olsen_refuses, tmp_path):
+    """Every command names the columns of the table, not X, y or scikit-learn."""
+    columns = {name: RNG.standard_normal(60) for name in ("soil depth", "yield")}
+    columns["w"] = np.full(60, 1e-200)
+    columns["same"] = np.ones(60)
+    plain = put(tmp_path / "plain.parquet", as_parquet(columns))
+    columns["soil depth"] *= 1e200
+    wide = put(tmp_path / "wide.parquet", as_parquet(columns))
+    for command, words in (
+        (["fit", wide, "--target", "yield"], ["column 'soil depth'", "--drop 'soil depth'"]),
         (
-            ("fit", wide, "--target", "yield", "--drop", "w"),
-            ["column 'soil depth'", "--drop 'soil depth'"],
-        ),
-        (
-            ("fit", wide, "--target", "yield", "--drop", "w", "--out-of-core"),
+            ["fit", wide, "--target", "yield", "--out-of-core"],
             ["column 'soil depth'", "rows 1 to 60"],
         ),
-        (
-            ("fit", wide, "--target", "soil depth", "--drop", "w", "--out-of-core"),
-            ["the target 'soil depth'"],
-        ),
-        (("compare", wide, "--target", "yield", "--drop", "w"), ["column 'soil depth'"]),
-        (
-            ("fit", plain, "--target", "yield", "--weight", "w", "--drop", "same"),
-            ["--weight 'w' spans 1e-200"],
-        ),
+        (["fit", wide, "--target", "soil depth", "--out-of-core"], "the target 'soil depth'"),
+        (["compare", wide, "--target", "yield"], "column 'soil depth'"),
+        (["fit", plain, "--target", "yield", "--weight", "w"], "--weight 'w' spans 1e-200"),
     ):
-        code, out, err = olsen(*arguments)
-        with case(arguments, err):
-            assert (
-                code == 1
-                and out == ""
-                and one_line(err)
-                and not [word for word in words if word not in err]
-            )
-            assert not [
-                word for word in ("of X", "of y", "sklearn", "sample_weight") if word in err
-            ]
-    out = olsen("fit", plain, "--target", "same", "--drop", "w", "--members", "3")[1]
+        drop = [] if "--weight" in command else ["--drop", "w"]
+        err = olsen_refuses(*command, *drop, "--drop", "same", words=words)
+        assert not [word for word in ("of X", "of y", "sklearn", "sample_weight") if word in err]
+    out = olsen("fit", plain, target="same", drop="w", members=3)[1]
     assert "note: the target 'same' is constant, 1, in all 60 rows" in out
 
 
-def test_predict_advises_nothing_that_cannot_be_typed(olsen, tmp_path):
+def test_predict_gives_no_advice_that_cannot_be_typed(olsen, olsen_json, olsen_refuses, tmp_path):
     model = tmp_path / "m.skops"
     assert olsen("fit", put(tmp_path / "known.csv", KNOWN), *FIT, "--out", model)[0] == 0
-    for name, (content, words) in ASKED.items():
-        code, out, err = olsen("predict", model, put(tmp_path / name, content), "--json")
-        with case(name, err):
-            if words is None:
-                assert code == 0 and len(json.loads(out)["y"]) == 2
-                continue
-            assert (
-                code == 1
-                and out == ""
-                and one_line(err)
-                and "--drop" not in err
-                and "--dates" not in err
-            )
-            assert "--missing" not in err and not [word for word in words if word not in err]
+    for name, (content, words) in TO_PREDICT.items():
+        path = put(tmp_path / name, content)
+        if words is None:
+            assert len(olsen_json("predict", model, path)["y"]) == 2
+            continue
+        err = olsen_refuses("predict", model, path, words=words)
+        assert not [option for option in ("--drop", "--dates", "--missing") if option in err], err
 
 
-def test_folders(olsen, tmp_path, monkeypatch):
-    """All files in them are Parquet, but for marks of other programs; "." is called what it is."""
+def test_folders_hold_parquet(olsen_refuses, tmp_path, monkeypatch):
+    """Marks of other programs are ignored; "." is called by the name of the folder."""
     for folder, files in {
         "mixed": {"one.parquet": PARQUET, "two.csv": TEXT},
-        "nothing": {},
+        "empty": {},
         "parquet": {"one.parquet": PARQUET, "_SUCCESS": b""},
     }.items():
         (tmp_path / folder).mkdir()
         for name, content in files.items():
             put(tmp_path / folder / name, content)
         monkeypatch.chdir(tmp_path / folder)
-        with case(folder):
-            if folder == "parquet":
-                np.testing.assert_array_equal(learned(".")[1], Y)
-                continue
-            code, _, err = olsen("fit", ".", *FIT)
-            assert code == 1 and f"{folder} is not Parquet" in one_line(err)
+        if folder == "parquet":
+            assert_array_equal(learned(".")[1], Y)
+        else:
+            olsen_refuses("fit", ".", *FIT, words=f"{folder} is not Parquet")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/stdin")
-def test_standard_input_and_pipes(olsen, pipe_in):
-    for place, content in {"/dev/stdin": zstd(TEXT), "/dev/fd/0": PARQUET}.items():
+def test_standard_input_and_pipes_are_tables(olsen_refuses, pipe_in):
+    for path, content in {"/dev/stdin": zstd(TEXT), "/dev/fd/0": PARQUET}.items():
         pipe_in(content)
-        with case(place):
-            np.testing.assert_array_equal(learned(place)[1], Y)
+        with case(path):
+            assert_array_equal(learned(path)[1], Y)
     pipe_in(b"")
-    code, _, err = olsen("fit", "/dev/stdin", *FIT)
-    assert code == 1 and "standard input is empty" in one_line(err)
+    olsen_refuses("fit", "/dev/stdin", *FIT, words="standard input is empty")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits on memory")
-def test_endless_pipes_and_packed_bombs_stop_at_a_share_of_the_memory(tmp_path):
+def test_endless_pipes_and_packed_bombs_stop_at_a_quarter_of_the_memory(tmp_path):
     """Under a limit of 3 GB: an endless device, and 3 MB that unpack to 3 GB."""
     code = (
         "import resource, sys; from olsen import cli; resource.setrlimit(resource.RLIMIT_AS, (3 <<"
@@ -564,17 +494,17 @@ def test_endless_pipes_and_packed_bombs_stop_at_a_share_of_the_memory(tmp_path):
         assert f"{words} more than" in line and "quarter of the free memory" in line
 
 
-def test_excel_without_openpyxl_says_what_to_install(olsen, tmp_path, monkeypatch):
+def test_excel_without_openpyxl_says_what_to_install(olsen_refuses, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    (tmp_path / "t.xlsx").write_bytes(as_zip({"xl/workbook.xml": ""}))
-    code, _, err = olsen("fit", tmp_path / "t.xlsx", *FIT)
-    assert code == 1 and "t.xlsx is an archive" in one_line(err) and "pip install openpyxl" in err
+    path = put(tmp_path / "t.xlsx", as_zip({"xl/workbook.xml": ""}))
+    olsen_refuses("fit", path, *FIT, words=["t.xlsx is an archive", "pip install openpyxl"])
 
 
 def as_workbook(**sheets):
-    """Rows of cells in sheets, each under its name."""
+    """Excel file with sheets of rows of cells, by the names of the sheets."""
     openpyxl = pytest.importorskip("openpyxl")
-    book, file = openpyxl.Workbook(), io.BytesIO()
+    book = openpyxl.Workbook()
+    file = io.BytesIO()
     book.remove(book.active)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)
@@ -584,17 +514,16 @@ def as_workbook(**sheets):
     return file.getvalue()
 
 
-def test_excel(tmp_path):
+def test_excel_reads_the_first_sheet_that_is_not_empty(tmp_path):
     rows = [["day", "a", "k", "y"], [DAYS[0], 1, "u", 2], [DAYS[1], "NA", "v", 3.5]]
-    path = put(
-        tmp_path / "t.xlsx", as_workbook(empty=[[], [None, " "]], second=rows, third=rows[:1])
-    )
+    workbook = as_workbook(empty=[[], [None, " "]], second=rows, third=rows[:1])
+    path = put(tmp_path / "t.xlsx", workbook)
     X, y, messages = learned(path, dates=["day"], missing="mean")
-    np.testing.assert_array_equal(X, [[19723, 1, 1, 0], [19732, 1, 0, 1]])
+    assert_array_equal(X, [[19723, 1, 1, 0], [19732, 1, 0, 1]])
     assert y.tolist() == [2, 3.5] and "'second'" in messages[0]
 
 
-# Tables to predict of which some rows hold nothing -> rows of the table, and what is said of others
+# Tables to predict with empty rows -> content, number of predictions, and words of the note, if any
 
 PAIRS = [["a", "b"], [1, 2], [None, None], [3, 4], ["NA", " "], [5, 6]]
 BLANK_ROWS = {
@@ -612,17 +541,11 @@ BLANK_ROWS = {
 
 
 def test_every_row_is_predicted_or_named(olsen, tmp_path):
-    """Rows without any value are rows, as those with some are: filled, or refused with their
-    number.
-    """
+    """Rows without any value are rows: filled by the model, or refused with their number."""
     table = put(tmp_path / "t.csv", text(["a,y", *(f"{a},{y}" for a, y in zip(A, Y, strict=True))]))
     for missing in ("mean", "error"):
-        assert (
-            olsen("fit", table, *FIT, "--missing", missing, "--out", tmp_path / f"{missing}.skops")[
-                0
-            ]
-            == 0
-        )
+        model = tmp_path / f"{missing}.skops"
+        assert olsen("fit", table, *FIT, missing=missing, out=model)[0] == 0
     for name, (content, n_rows, words) in BLANK_ROWS.items():
         path = put(tmp_path / name, content())
         with case(name):
@@ -630,21 +553,19 @@ def test_every_row_is_predicted_or_named(olsen, tmp_path):
             assert code == 0 and len(out.splitlines()) == 1 + n_rows, out
             assert err.startswith("olsen: note: ") and words in err if words else err == ""
             code, out, err = olsen("predict", tmp_path / "error.skops", path)
-            assert code == 1 and out == "" and "'a' (" in err and "the first in row 2" in err
+            assert (code, out) == (1, "") and "'a' (" in err and "the first in row 2" in err
 
 
-def test_rows_that_a_fit_leaves_out_are_counted(tmp_path):
+def test_rows_that_a_fit_drops_are_counted(tmp_path):
     rows = [["a", "y"], *([a, y] for a, y in zip(A, Y, strict=True)), [None, None]]
     rows[5:5] = [[None, None], ["NA", ""]]
     path = put(tmp_path / "t.xlsx", as_workbook(s=rows))
     with pytest.raises(TableError, match=r"4 cells missing.*the first in row 5.*--missing drop"):
         learned(path)
     X, y, messages = learned(path, missing="drop")
-    np.testing.assert_array_equal(np.column_stack([X, y]), np.column_stack([A, Y]))
-    assert [" ".join(message.split()[:5]) for message in messages] == [
-        "1 empty row at the",
-        "2 of 42 rows left",
-    ]
+    assert_array_equal(np.column_stack([X, y]), np.column_stack([A, Y]))
+    empty_row, dropped = messages
+    assert empty_row.startswith("1 empty row at the") and dropped.startswith("2 of 42 rows left")
 
 
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -659,7 +580,7 @@ SHARED = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStri
 
 
 def crafted(sheet, texts=""):
-    """A workbook of which the sheet, and the texts that its cells may share, are given as XML."""
+    """Excel file with the XML of its sheet, and of the strings that cells may share."""
     with zipfile.ZipFile(io.BytesIO(as_workbook(s=[["a"]]))) as book:
         parts = {name: book.read(name).decode() for name in book.namelist()}
     parts["xl/worksheets/sheet1.xml"] = f'<worksheet xmlns="{SHEET}">{sheet}</worksheet>'
@@ -674,7 +595,7 @@ def rows_of(xml):
     return f"<sheetData>{NAMES}{xml}</sheetData>"
 
 
-BOMBS = {  # name of the file -> content, and what is said; the first is none
+BOMBS = {  # name of the file -> content, and words of the refusal; the first is read
     "declared.xlsx": (lambda: crafted(f'<dimension ref="A1:XFD1048576"/>{rows_of(SMALL)}'), ""),
     "far.xlsx": (
         lambda: crafted(rows_of('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>')),
@@ -703,7 +624,7 @@ BOMBS = {  # name of the file -> content, and what is said; the first is none
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits on memory")
-def test_workbooks_take_no_more_than_a_share_of_the_memory(tmp_path):
+def test_workbooks_take_limited_memory(tmp_path):
     """Under a limit of 400 MB besides what the command itself takes: sheets that are small files
     and large tables.
     """
@@ -728,20 +649,21 @@ def test_workbooks_take_no_more_than_a_share_of_the_memory(tmp_path):
         assert name in line and words in line and len(line) < 400
 
 
-def test_what_may_be_identifiers_are_numbers_and_said(tmp_path):
+def test_numbers_that_may_be_identifiers_have_a_note(tmp_path):
     """Whole numbers that are rounded, in two formats, and codes with leading zeros."""
-    large, codes = [2**53 + 2 * i + 1 for i in range(N)], [f"00{i + 100}" for i in range(N)]
-    for name, content, numbers, words in (
+    large = [2**53 + 2 * i + 1 for i in range(N)]
+    codes = [f"00{i + 100}" for i in range(N)]
+    for name, content, values, words in (
         ("t.csv", with_column(map(str, large), "key"), large, "above 2^53"),
         ("t.parquet", as_parquet({"a": A, "key": large, "y": Y}), large, "above 2^53"),
         ("codes.csv", with_column(codes, "key"), range(100, N + 100), "'00100' is 100"),
     ):
         X, _, (message,) = learned(put(tmp_path / name, content))
         assert words in message and "--id 'key'" in message
-        np.testing.assert_array_equal(X[:, 1], np.array(numbers, dtype=float))
+        assert_array_equal(X[:, 1], np.array(values, dtype=float))
 
 
-# What is chosen for columns: dates, orders, identifiers, unknown categories, gaps
+# Options about columns: dates, orders, identifiers, unknown categories, missing values
 
 
 def table_of(tmp_path, content, **options):
@@ -757,79 +679,79 @@ def stored(encoding):
     return replace(encoding, stage="predict")
 
 
-def test_dates_become_days(tmp_path):
-    for form in ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%d 12:00:00"):
-        with case(form):
-            table = table_of(tmp_path, with_column([d.strftime(form) for d in DAYS], "day"))
-            encoding = encoding_of(table, dates=["day"])
-            expected = [
-                (d - datetime.date(1970, 1, 1)).days + 0.5 * ("12:00" in form) for d in DAYS
-            ]
-            np.testing.assert_allclose(encoding.features(table)[:, 1], expected, rtol=1e-15)
-            assert "days since 1970-01-01" in encoding.messages[0]
-            later = table_of(
-                tmp_path, f"a,day\n1,{datetime.date(2025, 2, 3).strftime(form)}\n"
-            )  # either, by itself
-            np.testing.assert_allclose(
-                stored(encoding).features(later)[0, 1], 20122 + 0.5 * ("12:00" in form)
-            )
-            with pytest.raises(TableError, match="'day' holds 'x' in row 1"):
-                stored(encoding).features(table_of(tmp_path, "a,day\n1,x\n"))
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%d 12:00:00"]
+)
+def test_dates_become_days(form, tmp_path):
+    table = table_of(tmp_path, with_column([day.strftime(form) for day in DAYS], "day"))
+    encoding = encoding_of(table, dates=["day"])
+    half_day = 0.5 * ("12:00" in form)
+    expected = [(day - datetime.date(1970, 1, 1)).days + half_day for day in DAYS]
+    assert_allclose(encoding.features(table)[:, 1], expected, rtol=1e-15)
+    assert "days since 1970-01-01" in encoding.messages[0]
+    # day and month could be exchanged in a single new row: the format of training decides
+    new = table_of(tmp_path, f"a,day\n1,{datetime.date(2025, 2, 3).strftime(form)}\n")
+    assert_allclose(stored(encoding).features(new)[0, 1], 20122 + half_day)
+    with pytest.raises(TableError, match="'day' holds 'x' in row 1"):
+        stored(encoding).features(table_of(tmp_path, "a,day\n1,x\n"))
+
+
+def test_dates_of_which_the_day_is_unclear_are_refused(tmp_path):
     table = table_of(tmp_path, with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"))
-    for dates, words in (["day"], "'day' holds dates such as '01/05/2024'"), (["a"], "'a' holds"):
-        with pytest.raises(TableError, match=words):
-            encoding_of(table, *({"day"} - set(dates)), dates=dates)
+    with pytest.raises(TableError, match="'day' holds dates such as '01/05/2024'"):
+        encoding_of(table, dates=["day"])
+    with pytest.raises(TableError, match="'a' holds"):
+        encoding_of(table, "day", dates=["a"])
 
 
-def test_categories_with_an_order(tmp_path):
-    sizes = ["SML"[i % 3] for i in range(N)]
-    table = table_of(tmp_path, with_column(sizes, "size"))
-    for given, order in (["size=S<M<L"], "SML"), (["size"], "LMS"):
-        encoding = encoding_of(table, ordinal=given)
-        assert encoding.names == ["a", "size"] and f"{order[1]!r} = 1" in encoding.messages[0]
-        np.testing.assert_array_equal(
-            stored(encoding).features(table)[:, 1], [order.index(size) for size in sizes]
-        )
+def test_categories_with_an_order_are_ranks(tmp_path):
+    for values, option, order in (
+        ("SML", "c=S<M<L", "SML"),
+        ("SML", "c", "LMS"),
+        (("1", "20", "3"), "c=20<3<1", ("20", "3", "1")),
+        (("1", "20", "3"), "c", ("1", "3", "20")),
+    ):
+        with case(values, option):
+            column = [values[i % 3] for i in range(N)]
+            table = table_of(tmp_path, with_column(column))
+            encoding = encoding_of(table, ordinal=[option])
+            assert encoding.names == ["a", "c"] and f"{order[1]!r} = 1" in encoding.messages[0]
+            expected = [order.index(value) for value in column]
+            assert_array_equal(stored(encoding).features(table)[:, 1], expected)
+    table = table_of(tmp_path, with_column(["SML"[i % 3] for i in range(N)]))
     with pytest.raises(TableError, match="holds 'L'"):
-        encoding_of(table, ordinal=["size=S<M"])
-    with pytest.raises(ValueError, match="no column 'sise=S<M'"):
-        encoding_of(table, ordinal=["sise=S<M"])
-    grades = table_of(tmp_path, with_column([str((1, 20, 3)[i % 3]) for i in range(N)], "grade"))
-    for given, ranks in (["grade=20<3<1"], (2, 0, 1)), (["grade"], (0, 2, 1)):
-        features = encoding_of(grades, ordinal=given).features(grades)
-        np.testing.assert_array_equal(features[:, 1], [ranks[i % 3] for i in range(N)])
+        encoding_of(table, ordinal=["c=S<M"])
+    with pytest.raises(ValueError, match="no column 'd=S<M'"):
+        encoding_of(table, ordinal=["d=S<M"])
 
 
-def test_identifiers_are_handed_through_as_they_stand(tmp_path):
+def test_identifiers_are_unchanged_strings(tmp_path):
     keys = [f"00{i}" if i % 4 else "NA" for i in range(N)]
     table = table_of(tmp_path, with_column(keys, " key "), verbatim=["key"])
     assert encoding_of(table, "key").names == ["a"] and strings_of(table, ["key"]) == {"key": keys}
     assert strings_of(pa.table({"n": [1.0, None, 2.5]}), ["n"]) == {"n": ["1", "", "2.5"]}
 
 
-GAPPY = "a,k,y\n1,u,1\n,v,2\n3,,3\n8,u,4\n4,v,5\n5,u,\n"
+MISSING = "a,k,y\n1,u,1\n,v,2\n3,,3\n8,u,4\n4,v,5\n5,u,\n"
 
 
-def test_rows_with_gaps_are_left_out(tmp_path):
-    table, encoding = learn_encoding(table_of(tmp_path, GAPPY), "y", missing="drop")
+def test_rows_with_missing_values_are_dropped(tmp_path):
+    table, encoding = learn_encoding(table_of(tmp_path, MISSING), "y", missing="drop")
     assert "3 of 6 rows" in encoding.messages[0]
-    np.testing.assert_array_equal(encoding.features(table), [[1, 1, 0], [8, 1, 0], [4, 0, 1]])
-    np.testing.assert_array_equal(encoding.response(table), [1, 4, 5])
+    assert_array_equal(encoding.features(table), [[1, 1, 0], [8, 1, 0], [4, 0, 1]])
+    assert_array_equal(encoding.response(table), [1, 4, 5])
     with pytest.raises(TableError, match=r"every row.*'k' .2 of 2"):
         learn_encoding(table_of(tmp_path, "a,k,y\n1,,2\n,,3\n"), "y", missing="drop")
 
 
-def test_gaps_are_filled_with_means_and_marked(tmp_path):
-    few = table_of(tmp_path, GAPPY).slice(0, 5)
-    assert encoding_of(few, missing="mean").names == [
-        "a",
-        "k_u",
-        "k_v",
-    ], "one gap would be fitted exactly"
-    whole = pa.concat_tables([few] * 10)
-    encoding = encoding_of(whole, missing="mean")
+def test_missing_values_are_filled_with_means_and_marked(tmp_path):
+    few = table_of(tmp_path, MISSING).slice(0, 5)
+    names = encoding_of(few, missing="mean").names
+    assert names == ["a", "k_u", "k_v"], "a mark of one missing value would be fitted exactly"
+    table = pa.concat_tables([few] * 10)
+    encoding = encoding_of(table, missing="mean")
     assert encoding.names == ["a", "missingindicator_a", "k_u", "k_v", "missingindicator_k"]
-    mean = (1 + 3 + 8 + 4) / 4  # of two texts that are equally frequent, the first
+    mean = (1 + 3 + 8 + 4) / 4  # of two strings that are equally frequent, the first
     expected = [
         [1, 0, 1, 0, 0],
         [mean, 1, 0, 1, 0],
@@ -837,17 +759,23 @@ def test_gaps_are_filled_with_means_and_marked(tmp_path):
         [8, 0, 1, 0, 0],
         [4, 0, 0, 1, 0],
     ]
-    np.testing.assert_array_equal(encoding.features(whole), expected * 10)
+    assert_array_equal(encoding.features(table), expected * 10)
     assert "2 columns" in encoding.messages[-1]
-    later = table_of(tmp_path, "a,k\n,\n7,v\n")
-    np.testing.assert_array_equal(
-        stored(encoding).features(later), [[mean, 1, 1, 0, 1], [7, 0, 0, 1, 0]]
-    )
-    full = encoding_of(table_of(tmp_path, "a,b,y\n1,2,3\n3,4,5\n5,9,1\n"), missing="mean")
-    assert full.names == ["a", "b"]  # without gaps in training they are filled, too, but not marked
-    np.testing.assert_array_equal(stored(full).features(table_of(tmp_path, "a,b\n,7\n")), [[3, 7]])
+    new = stored(encoding).features(table_of(tmp_path, "a,k\n,\n7,v\n"))
+    assert_array_equal(new, [[mean, 1, 1, 0, 1], [7, 0, 0, 1, 0]])
+
+
+def test_columns_complete_in_training_are_filled_but_not_marked(tmp_path):
+    table = table_of(tmp_path, "a,b,y\n1,2,3\n3,4,5\n5,9,1\n")
+    encoding = encoding_of(table, missing="mean")
+    assert encoding.names == ["a", "b"]
+    new = stored(encoding).features(table_of(tmp_path, "a,b\n,7\n"))
+    assert_array_equal(new, [[3, 7]])
+
+
+def test_targets_infinite_and_empty_columns_are_not_filled(tmp_path):
     for content, words in {
-        GAPPY: r"'y' \(1\), the first in row 6.*--missing drop",
+        MISSING: r"'y' \(1\), the first in row 6.*--missing drop",
         "a,y\n1,3\n,5\ninf,1\n2,2\n": r"1 cell infinite.*'a' \(1\), the first in row 3",
         "a,b,y\n1,,1\n2,,2\n": "'b' is empty",
     }.items():
@@ -855,12 +783,13 @@ def test_gaps_are_filled_with_means_and_marked(tmp_path):
             encoding_of(table_of(tmp_path, content), missing="mean")
 
 
-# The format of numbers, and blanks around texts: what was learned decides
+# The format of numbers, and blanks around strings: what was learned decides
 
 
 def exact(write, sep, quote=""):
     """A table in which y = x + f / 100 to the last digit, f written by a function."""
-    x, f = np.round(B, 1), np.round(np.abs(A)).astype(int) + 1000
+    x = np.round(B, 1)
+    f = np.round(np.abs(A)).astype(int) + 1000
     rows = zip(map(point, x), map(write, f.tolist()), map(point, x + f / 100), strict=True)
     return text([sep.join("xfy"), *(sep.join([a, f"{quote}{b}{quote}", c]) for a, b, c in rows)])
 
@@ -877,65 +806,45 @@ EITHER += [content.replace("\n1", "\n1,0").replace("\n2", "\n2,0") for content i
 
 
 @pytest.fixture
-def asked(tmp_path):
-    """Columns x and f of a table as a model of another table reads them, and the warnings about it."""
-    models = {name: encoding_of(table_of(tmp_path, content)) for name, content in FITTED.items()}
+def features_by(tmp_path):
+    """Columns x and f of a table as read by a model of another table, and the warnings about it."""
+    encodings = {name: encoding_of(table_of(tmp_path, content)) for name, content in FITTED.items()}
 
-    def ask(name, content):
+    def read(name, content):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = stored(models[name]).features(table_of(tmp_path, content))
-        return found.tolist(), " ".join(str(w.message) for w in caught)
+            features = stored(encodings[name]).features(table_of(tmp_path, content))
+        return features.tolist(), " ".join(str(warning.message) for warning in caught)
 
-    return ask
-
-
-def test_a_comma_is_what_it_was_in_training(asked):
-    """Whatever the separator of the new table, and whatever its other columns hold."""
-    for name, f in {
-        "thousands, commas": 1000,
-        "thousands, semicolons": 1000,
-        "decimal comma": 1,
-    }.items():
-        for content in EITHER:
-            with case(name, content):
-                found, err = asked(name, content)
-                assert found == [[1, 8033 * f / 1000], [2, 1500 * f / 1000]]
-                assert ("column 'x'" in err and "'1,0' is 1" in err) == (
-                    "1,0" in content and f == 1000
-                )
-    for content in EITHER:
-        with (
-            case(content),
-            pytest.raises(
-                TableError, match=r"column 'f' holds '8,033', which may be 8.033 or 8033"
-            ),
-        ):
-            asked("plain", content)
+    return read
 
 
-def test_another_format_than_that_of_training_is_read_and_said_or_refused(asked):
-    found, err = asked("plain", "x;f\n1,5;8033,25\n2;1,500\n")
-    assert (
-        found == [[1.5, 8033.25], [2, 1.5]]
-        and "'1,5' is 1.5" in err
-        and "'8033,25' is 8033.25" in err
-    )
-    assert asked("decimal comma", "x,f\n1,8.033\n2,1.500\n") == (
-        [[1, 8.033], [2, 1.5]],
-        "",
-    )  # commas separate
+@pytest.mark.parametrize("content", EITHER)
+def test_a_comma_is_what_it_was_in_training(features_by, content):
+    """The separator of the new table and its other columns do not matter."""
+    for name in ("thousands, commas", "thousands, semicolons"):
+        features, messages = features_by(name, content)
+        assert features == [[1, 8033], [2, 1500]]
+        assert ("column 'x'" in messages and "'1,0' is 1" in messages) == ("1,0" in content)
+    assert features_by("decimal comma", content)[0] == [[1, 8.033], [2, 1.5]]
+    message = r"column 'f' holds '8,033', which may be 8.033 or 8033"
+    with pytest.raises(TableError, match=message):
+        features_by("plain", content)
+
+
+def test_another_format_than_that_of_training_is_read_with_a_note_or_refused(features_by):
+    features, messages = features_by("plain", "x;f\n1,5;8033,25\n2;1,500\n")
+    assert features == [[1.5, 8033.25], [2, 1.5]]
+    assert "'1,5' is 1.5" in messages and "'8033,25' is 8033.25" in messages
+    where_commas_separate = features_by("decimal comma", "x,f\n1,8.033\n2,1.500\n")
+    assert where_commas_separate == ([[1, 8.033], [2, 1.5]], "")
     for name, content, words in (
         ("thousands, commas", "x;f\n1;1,500\n1;8033,25\n", "'f' holds '8033,25' in row 2"),
-        (
-            "decimal comma",
-            "x;f\n1;2.345\n2;1.500\n",
-            "'f' holds '2.345', which may be 2.345 or 2345",
-        ),
+        ("decimal comma", "x;f\n1;2.345\n2;1.500\n", "'2.345', which may be 2.345 or 2345"),
         ("plain", "x;f\n1;2\n2;n.d.\n", "'f' holds .*'n.d.'"),
     ):
         with case(name, content), pytest.raises(TableError, match=words):
-            asked(name, content)
+            features_by(name, content)
 
 
 def test_other_columns_settle_what_a_comma_is_in_training(tmp_path):
@@ -949,7 +858,7 @@ def test_other_columns_settle_what_a_comma_is_in_training(tmp_path):
         ]
 
 
-def test_blanks_around_texts_are_no_part_of_them(tmp_path):
+def test_blanks_around_strings_are_ignored(tmp_path):
     kinds = [("a", " b", "a ", "b")[i % 4] for i in range(N)]
     for name, content in (
         ("t.csv", with_column(kinds)),
@@ -958,11 +867,9 @@ def test_blanks_around_texts_are_no_part_of_them(tmp_path):
         table = read_table(put(tmp_path / name, content))[0]
         encoding = encoding_of(table)
         assert encoding.names == ["a", "c_a", "c_b"]
-        np.testing.assert_array_equal(
-            encoding.features(table)[:, 2], [kind.strip() == "b" for kind in kinds]
-        )
+        assert_array_equal(encoding.features(table)[:, 2], [kind.strip() == "b" for kind in kinds])
     psql = table_of(tmp_path, " a | c | y \n 1.5 | b | 2\n 2.5 |   | 3\n 3.5 | NA | 4\n")
-    np.testing.assert_array_equal(stored(encoding).features(psql.slice(0, 1)), [[1.5, 0, 1]])
+    assert_array_equal(stored(encoding).features(psql.slice(0, 1)), [[1.5, 0, 1]])
     assert psql.column("c").null_count == 2
     with pytest.raises(TableError, match=r"'c' holds 'd'.*'a', 'b'.*row 1"):
         stored(encoding).features(table_of(tmp_path, "a,c\n1, d\n2, b\n"))

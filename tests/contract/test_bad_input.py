@@ -1,5 +1,5 @@
-"""Bad input: the error names the user's numbers, and a fitted estimator stays usable. And what only
-looks odd.
+"""Bad input: the error names the user's numbers, and a fitted estimator stays usable. Unusual input
+that is fitted all the same.
 """
 
 import copy
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import (
     GroupKFold,
@@ -45,9 +46,8 @@ WEIGHT = np.ones(N)
 
 
 def plain(**settings):
-    return OLSEnsembleRegressor(
-        **{"n_estimators": 5, "max_features": 0.3, "random_state": 0, **settings}
-    )
+    defaults = {"n_estimators": 5, "max_features": 0.3, "random_state": 0}
+    return OLSEnsembleRegressor(**(defaults | settings))
 
 
 def tuned(**settings):
@@ -58,352 +58,355 @@ def adaptive(**settings):
     return AdaptiveOLSEnsembleRegressor(**{"n_estimators": 20, "random_state": 0, **settings})
 
 
-TUNED = {  # every way of tuning, with as many members as it takes
+EVERY = (plain, tuned, adaptive, DropoutRegressor)
+TUNED = {  # every way of tuning, with the default number of members
     "uniform": OLSEnsembleRegressorCV,
     "determinantal": partial(OLSEnsembleRegressorCV, sampling="determinantal"),
     "adaptive": AdaptiveOLSEnsembleRegressor,
 }
 
 
-def with_value(array, place, value):
-    found = array.astype(object) if isinstance(value, str) or value is None else array.copy()
-    found[place] = value
-    return found
+def with_value(array, position, value):
+    """Copy of an array with one other value."""
+    changed = array.astype(object if isinstance(value, str) or value is None else array.dtype)
+    changed[position] = value
+    return changed
 
 
-REFUSED = {  # X, y, weight, parameters, what the message names
-    "nan in X": (with_value(X, (3, 4), np.nan), y, None, {}, "X contains NaN"),
-    "inf in X": (with_value(X, (3, 4), np.inf), y, None, {}, "X contains infinity"),
-    "text in X": (with_value(X, (3, 4), "clay"), y, None, {}, "clay"),
-    "nan in y": (X, with_value(y, 2, np.nan), None, {}, "y contains NaN"),
-    "inf in y": (X, with_value(y, 2, np.inf), None, {}, "y contains infinity"),
-    "none in y": (X, with_value(y, 2, None), None, {}, "y contains NaN"),
-    "text in y": (X, with_value(y, 2, "clay"), None, {}, "clay"),
-    "times": (X, np.datetime64("2020", "D") + np.arange(N), None, {}, "times"),
-    "sparse y": (X, sp.csr_array(y[:, None]), None, {}, "y.*toarray"),
-    "masked X": (np.ma.masked_greater(X, 2), y, None, {}, "X is a masked"),
-    "masked y": (X, np.ma.masked_greater(y, np.median(y)), None, {}, "y is a masked array with 30"),
-    "one row": (X[:1], y[:1], None, {}, r"1 sample.*minimum of 2"),
-    "no row": (X[:0], y[:0], None, {}, "0 sample"),
-    "no column": (X[:, :0], y, None, {}, r"0 feature.*minimum of 1"),
-    "rows differ": (X, y[:-1], None, {}, r"60, 59"),
-    "probability above one": (X, y, None, {"max_features": np.full(24, 1.2)}, r"24.*1\.2"),
-    "probability below zero": (
-        X,
-        y,
-        None,
-        {"max_features": np.r_[-0.1, np.ones(23)]},
-        r"-0\.1 for column 0",
-    ),
-    "no probability": (X, y, None, {"max_features": np.zeros(24)}, "max_features|column"),
-    "too few probabilities": (X, y, None, {"max_features": np.ones(5)}, r"\(5,\).*24"),
-    "no feature": (X, y, None, {"max_features": 0}, "max_features=0.*24"),
-    "too many features": (X, y, None, {"max_features": 25}, "max_features=25.*24"),
-    "fraction above one": (X, y, None, {"max_features": 1.5}, r"max_features=1\.5"),
-    "too many samples": (X, y, None, {"max_samples": 61}, "max_samples=61.*60"),
-    "weights all zero": (X, y, 0 * WEIGHT, {}, "0 of 60|non-zero"),
-    "one weight": (X, y, np.r_[1.0, 0 * WEIGHT[1:]], {}, "1 of 60"),
-    "negative weight": (X, y, np.r_[-1.0, WEIGHT[1:]], {}, "[Nn]egative.*sample_weight"),
-    "wrong weights": (X, y, WEIGHT[:9], {}, "sample_weight.*9"),
-    "six hundred decades": (X, y, np.geomspace(1e-300, 1e300, N), {}, "sample_weight.*1e-300"),
-    "no members": (X, y, None, {"n_estimators": 0}, "n_estimators.*0"),
-    "infinitely many": (X, y, None, {"n_estimators": np.inf}, "determinantal"),
-    "sampling": (X, y, None, {"sampling": "coins"}, "sampling.*'coins'"),
-    "design": (X, y, None, {"design": "latin"}, "design.*'latin'"),
-    "solver": (X, y, None, {"solver": "svd"}, "solver.*'svd'"),
-    "mixing": (X, y, None, {"mixing": "median"}, "mixing.*'median'"),
-    "scale": (X, y, None, {"scale": np.nan}, "scale.*nan"),
-    "threads": (X, y, None, {"n_jobs": 0}, "n_jobs"),
-    "seed": (X, y, None, {"random_state": -3}, "-3"),
+def assert_refuses(message, *calls):
+    for call in calls:
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+
+
+REFUSED_DATA = {  # message -> (X, y, weights)
+    "X contains NaN": (with_value(X, (3, 4), np.nan), y, None),
+    "X contains infinity": (with_value(X, (3, 4), np.inf), y, None),
+    "clay": (with_value(X, (3, 4), "clay"), y, None),
+    "y contains NaN": (X, with_value(y, 2, np.nan), None),
+    "y contains infinity": (X, with_value(y, 2, np.inf), None),
+    "Input y contains NaN": (X, with_value(y, 2, None), None),
+    "'clay'": (X, with_value(y, 2, "clay"), None),
+    "times": (X, np.datetime64("2020", "D") + np.arange(N), None),
+    "y.*toarray": (X, sp.csr_array(y[:, None]), None),
+    "X is a masked": (np.ma.masked_greater(X, 2), y, None),
+    "y is a masked array with 30": (X, np.ma.masked_greater(y, np.median(y)), None),
+    r"1 sample.*minimum of 2": (X[:1], y[:1], None),
+    "0 sample": (X[:0], y[:0], None),
+    r"0 feature.*minimum of 1": (X[:, :0], y, None),
+    "60, 59": (X, y[:-1], None),
+    "0 of 60|non-zero": (X, y, 0 * WEIGHT),
+    "1 of 60": (X, y, np.r_[1.0, 0 * WEIGHT[1:]]),
+    "[Nn]egative.*sample_weight": (X, y, np.r_[-1.0, WEIGHT[1:]]),
+    "sample_weight.*9": (X, y, WEIGHT[:9]),
+    "sample_weight.*1e-300": (X, y, np.geomspace(1e-300, 1e300, N)),  # six hundred decades
+}
+REFUSED_SIZES = {  # message -> parameters
+    r"24.*1\.2": {"max_features": np.full(24, 1.2)},
+    r"-0\.1 for column 0": {"max_features": np.r_[-0.1, np.ones(23)]},
+    "max_features|column": {"max_features": np.zeros(24)},
+    r"\(5,\).*24": {"max_features": np.ones(5)},
+    "max_features=0.*24": {"max_features": 0},
+    "max_features=25.*24": {"max_features": 25},
+    r"max_features=1\.5": {"max_features": 1.5},
+    "max_samples=61.*60": {"max_samples": 61},
+    "determinantal": {"n_estimators": np.inf},
 }
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_refusals_leave_the_fit_alone():
     model = plain().fit(X, y)
-    before, defaults = model.predict(X), model.get_params()
-    with pytest.raises(ValueError, match="empty list of candidate sizes"):
-        tuned(max_features=[]).fit(X, y)
-    for name, (bad_X, bad_y, weight, params, message) in REFUSED.items():
-        with case(name):
-            with pytest.raises((ValueError, TypeError), match=message):
-                model.set_params(**params).fit(bad_X, bad_y, weight)
-            model.set_params(**defaults)
-            np.testing.assert_array_equal(model.predict(X), before)
-            for make in () if params else (tuned, adaptive):
-                with pytest.raises((ValueError, TypeError), match=message):
-                    make().fit(bad_X, bad_y, weight)
+    predictions = model.predict(X)
+    defaults = model.get_params()
+    for message, data in REFUSED_DATA.items():
+        with case(message):
+            fits = [estimator.fit for estimator in (model, tuned(), adaptive())]
+            assert_refuses(message, *(partial(fit, *data) for fit in fits))
+            assert_array_equal(model.predict(X), predictions)
+    for message, parameters in REFUSED_SIZES.items():
+        with case(message):
+            assert_refuses(message, partial(model.set_params(**parameters).fit, X, y))
+            assert_array_equal(model.set_params(**defaults).predict(X), predictions)
+    assert_refuses("empty list of candidate sizes", partial(tuned(max_features=[]).fit, X, y))
 
 
-def test_new_rows_are_checked():
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+def test_meaningless_parameters_are_named():
+    parameters = {
+        "fit_intercept": (None, "yes"),
+        "keep_rows": (None, 1),
+        "n_jobs": ("2", 1.5, 0),
+        "verbose": (-1, "x"),
+        "n_estimators": (0, 2.5),
+        "random_state": (-3,),
+    }
+    of_sizes = {
+        "scale": (None, np.inf, np.nan, "x", True),
+        "sampling": (None, "x"),
+        "design": (None, "x"),
+        "max_samples": (0, 1.5),
+    }
+    meaningless = {
+        OLSEnsembleRegressor: (
+            parameters | of_sizes | {"mixing": ("median", None), "solver": ("x",)}
+        ),
+        OLSEnsembleRegressorCV: parameters | of_sizes | {"cv": ("x", 1)},
+        AdaptiveOLSEnsembleRegressor: (
+            parameters | {"schemes": ("ridge", [], ["x"], 3), "cv": ("gcv", 1)}
+        ),
+        DropoutRegressor: {
+            "rescale": (None,),
+            "fit_intercept": (0,),
+            "verbose": (-1,),
+            "tol": (-1,),
+            "max_iter": (1.5,),
+        },
+    }
+    for cls, values_by_name in meaningless.items():
+        for name, values in values_by_name.items():
+            for value in values:
+                with case(cls, value):
+                    assert_refuses(name, partial(cls(**{name: value}).fit, X, y))
+
+
+def test_tables_are_checked():
+    pd = pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
     model = plain().fit(X, y)
     frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
-    for ask, message in (
-        (lambda: model.predict(X[:, :-1]), "23.*24"),
-        (lambda: plain().fit(frame, y).predict(frame.rename(columns={"b": "z"})), "z"),
-        (lambda: model.predict("rows.npy"), "rows.npy"),
-        (lambda: model.predict(np.ma.masked_greater(X, 2)), "masked"),
-        (
-            lambda: plain().fit(frame.assign(soil="clay", region="north"), y),
-            r"2 of 4.*'soil', 'region'",
-        ),
-        (lambda: member_coefficients(frame.assign(soil="clay"), y, [[0]]), "'soil'"),
-        (
-            lambda: plain().fit(pd.DataFrame(X[:, :3], columns=list("aba")), y),
-            "several columns named 'a'",
-        ),
-        (lambda: plain().fit(pl.DataFrame(X).lazy(), y), "collect"),
+    by_name = plain().fit(frame, y)
+    for message, function, table in (
+        ("23.*24", model.predict, X[:, :-1]),
+        ("z", by_name.predict, frame.rename(columns={"b": "z"})),
+        ("rows.npy", model.predict, "rows.npy"),
+        ("masked", model.predict, np.ma.masked_greater(X, 2)),
     ):
-        with pytest.raises(ValueError, match=message):
-            ask()
+        assert_refuses(message, partial(function, table))
+    for message, table in (
+        (r"2 of 4.*'soil', 'region'", frame.assign(soil="clay", region="north")),
+        ("several columns named 'a'", pd.DataFrame(X[:, :3], columns=list("aba"))),
+        ("collect", pl.DataFrame(X).lazy()),
+    ):
+        assert_refuses(message, partial(plain().fit, table, y))
+    text = frame.assign(soil="clay")
+    assert_refuses("'soil'", partial(member_coefficients, text, y, [[0]]))
 
 
-def assert_times_refused(ask, *facts):
-    """In one sentence that names what holds times and the way out."""
+def assert_times_refused(call, *facts):
+    """The message names the values that are times, and the way out."""
     with pytest.raises(ValueError) as raised:
-        ask()
-    assert all(
-        fact in str(raised.value)
-        for fact in (*facts, "dates or times", "reference date", "olsen fit --dates")
-    )
+        call()
+    for fact in (*facts, "dates or times", "reference date", "olsen fit --dates"):
+        assert fact in str(raised.value)
 
 
-def test_times_are_no_numbers(tmp_path):
-    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
-    pq, da, dd = (
-        pytest.importorskip(name) for name in ("pyarrow.parquet", "dask.array", "dask.dataframe")
-    )
-    days = np.datetime64("2020-01-01") + np.arange(N)
-    columns = {"a": X[:, 0], "when": days}
-    targets = {
-        "array": days,
-        "list": list(days),
-        "dates": days.tolist(),
-        "durations": days - days[0],
-        "Series": pd.Series(days, name="when"),
-        "zone": pd.Series(days, name="when").dt.tz_localize("UTC"),
-        "DataFrame": pd.DataFrame({"when": days}),
-        "objects": pd.Series(days, name="when").astype(object),
-        "polars": pl.Series("when", days),
-        "polars frame": pl.DataFrame({"when": days}),
-        "Arrow": pa.array(days),
-        "Arrow column": pa.chunked_array([pa.array(days)]),
-        "Arrow table": pa.table({"when": days}),
-    }
-    tables = {
-        "array": np.stack([days, days], axis=1),
-        "durations": np.stack([days - days[0]] * 2, axis=1),
-        "list": [[1.0, day] for day in days],
-        "pandas": pd.DataFrame(columns),
-        "polars": pl.DataFrame(columns),
-        "Arrow": pa.table(columns),
-        "RecordBatch": pa.RecordBatch.from_pydict(columns),
-        "objects": pd.DataFrame({"a": X[:, 0], "when": pd.Series(days).astype(object)}),
-    }
-    pq.write_table(pa.table({**columns, "b": y}), tmp_path / "rows.parquet")
-    np.save(tmp_path / "days.npy", days)
+DAYS = np.datetime64("2020-01-01") + np.arange(N)
+TIME_TARGETS = {  # function of pandas, polars and pyarrow -> a target of times
+    "array": lambda pd, pl, pa: DAYS,
+    "list": lambda pd, pl, pa: list(DAYS),
+    "dates": lambda pd, pl, pa: DAYS.tolist(),
+    "durations": lambda pd, pl, pa: DAYS - DAYS[0],
+    "Series": lambda pd, pl, pa: pd.Series(DAYS, name="when"),
+    "zone": lambda pd, pl, pa: pd.Series(DAYS, name="when").dt.tz_localize("UTC"),
+    "DataFrame": lambda pd, pl, pa: pd.DataFrame({"when": DAYS}),
+    "objects": lambda pd, pl, pa: pd.Series(DAYS, name="when").astype(object),
+    "polars": lambda pd, pl, pa: pl.Series("when", DAYS),
+    "polars frame": lambda pd, pl, pa: pl.DataFrame({"when": DAYS}),
+    "Arrow": lambda pd, pl, pa: pa.array(DAYS),
+    "Arrow column": lambda pd, pl, pa: pa.chunked_array([pa.array(DAYS)]),
+    "Arrow table": lambda pd, pl, pa: pa.table({"when": DAYS}),
+}
+COLUMNS = {"a": X[:, 0], "when": DAYS}
+TIME_TABLES = {
+    "array": lambda pd, pl, pa: np.stack([DAYS, DAYS], axis=1),
+    "durations": lambda pd, pl, pa: np.stack([DAYS - DAYS[0]] * 2, axis=1),
+    "list": lambda pd, pl, pa: [[1.0, day] for day in DAYS],
+    "pandas": lambda pd, pl, pa: pd.DataFrame(COLUMNS),
+    "polars": lambda pd, pl, pa: pl.DataFrame(COLUMNS),
+    "Arrow": lambda pd, pl, pa: pa.table(COLUMNS),
+    "RecordBatch": lambda pd, pl, pa: pa.RecordBatch.from_pydict(COLUMNS),
+    "objects": lambda pd, pl, pa: pd.DataFrame(COLUMNS).astype({"when": object}),
+}
+
+
+@pytest.fixture
+def libraries():
+    return [pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow")]
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_times_are_not_numbers(libraries, make):
+    model = make().fit(X[:, :2], y)
+    for name, make_target in TIME_TARGETS.items():
+        target = make_target(*libraries)
+        fact = "'when'" if hasattr(target, "name") or hasattr(target, "columns") else "y "
+        with case("target", name):
+            assert_times_refused(partial(make().fit, X, target), "y", fact)
+            if make is plain:
+                blocks = partial(make().fit, lambda target=target: [(X, target)], None)
+                assert_times_refused(blocks, "y of block 0")
+    for name, make_table in TIME_TABLES.items():
+        table = make_table(*libraries)
+        fact = "column 'when'" if hasattr(table, "columns") else "column "
+        with case("table", name):
+            assert_times_refused(partial(make().fit, table, y), "X", fact)
+            assert_times_refused(partial(model.predict, table), "X", fact)
+            if make is plain:
+                blocks = partial(make().fit, lambda table=table: [(table, y)], None)
+                assert_times_refused(blocks, "X of block 0")
+
+
+@pytest.mark.parametrize("make", EVERY[:3])
+def test_times_in_files_and_in_dask_are_not_numbers(libraries, make, tmp_path):
+    pd, _, pa = libraries
+    pq = pytest.importorskip("pyarrow.parquet")
+    da = pytest.importorskip("dask.array")
+    dd = pytest.importorskip("dask.dataframe")
+    table = {**COLUMNS, "b": y}
+    parquet = tmp_path / "rows.parquet"
+    pq.write_table(pa.table(table), parquet)
+    np.save(tmp_path / "days.npy", DAYS)
     np.save(tmp_path / "X.npy", X)
-    frame = dd.from_pandas(pd.DataFrame({**columns, "b": y}), npartitions=2)
-    for make in (plain, tuned, adaptive, DropoutRegressor):
-        model = make().fit(X[:, :2], y)
-        for name, target in targets.items():
-            fact = "'when'" if hasattr(target, "name") or hasattr(target, "columns") else "y "
-            with case(make, name):
-                assert_times_refused(
-                    lambda target=target, make=make: make().fit(X, target), "y", fact
-                )
-        for name, table in tables.items():
-            fact = "column 'when'" if hasattr(table, "columns") else "column "
-            with case(make, name):
-                assert_times_refused(lambda table=table, make=make: make().fit(table, y), "X", fact)
-                assert_times_refused(
-                    lambda table=table, model=model: model.predict(table), "X", fact
-                )
-    for make in (plain, tuned, adaptive):
-        for name, table in tables.items():
-            with case("block", name):
-                assert_times_refused(
-                    partial(make().fit, lambda table=table: [(table, y)], None), "X of block 0"
-                )
-        for name, target in targets.items():
-            with case("block", name):
-                assert_times_refused(
-                    partial(make().fit, lambda target=target: [(X, target)], None), "y of block 0"
-                )
-        for X_given, y_given, fact in (
-            (tmp_path / "rows.parquet", "b", "column 'when'"),
-            (tmp_path / "rows.parquet", "when", "column 'when'"),
-            (tmp_path / "X.npy", tmp_path / "days.npy", "y of block 0"),
-            (frame, "b", "column 'when'"),
-            (frame[["a", "b"]], frame["when"], "column 'when'"),
-            (da.from_array(X, chunks=20), da.from_array(days, chunks=20), "y "),
-            (da.from_array(tables["array"], chunks=20), y, "X "),
-        ):
-            with case(make, fact):
-                assert_times_refused(
-                    lambda given=(X_given, y_given), make=make: make().fit(*given), fact
-                )
-    model = plain().fit(X[:, :2], y)
-    assert_times_refused(
-        lambda: plain().fit(frame[["a", "b"]], y).predict(frame[["a", "b"]].astype("M8[s]")), "'a'"
-    )
-    assert_times_refused(
-        lambda: model.predict(da.from_array(tables["array"], chunks=20)), "column 0"
-    )
-    booleans = plain().fit(pd.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0}), y)
-    np.testing.assert_allclose(
-        booleans.coef_, plain().fit(np.c_[X[:, 0], X[:, 1] > 0], y).coef_, rtol=1e-12
-    )
+    frame = dd.from_pandas(pd.DataFrame(table), npartitions=2)
+    lazy_days = da.from_array(np.stack([DAYS, DAYS], axis=1), chunks=20)
+    for fact, *data in (
+        ("column 'when'", parquet, "b"),
+        ("column 'when'", parquet, "when"),
+        ("y of block 0", tmp_path / "X.npy", tmp_path / "days.npy"),
+        ("column 'when'", frame, "b"),
+        ("column 'when'", frame[["a", "b"]], frame["when"]),
+        ("y ", da.from_array(X, chunks=20), da.from_array(DAYS, chunks=20)),
+        ("X ", lazy_days, y),
+    ):
+        with case(fact, data):
+            assert_times_refused(partial(make().fit, *data), fact)
+    assert_times_refused(partial(make().fit(X[:, :2], y).predict, lazy_days), "column 0")
+    by_name = make().fit(frame[["a", "b"]], y)
+    assert_times_refused(partial(by_name.predict, frame[["a", "b"]].astype("M8[s]")), "'a'")
 
 
-def test_missing_values_are_counted_and_the_first_is_named():
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    gaps = with_value(with_value(with_value(X, (7, 2), np.nan), (5, 4), np.nan), (5, 3), np.nan)
-    names = [f"c{j}" for j in range(P)]
-    frame = pd.DataFrame(gaps, columns=names)
-    first = (
+@pytest.mark.parametrize("make", EVERY)
+def test_missing_values_are_counted_and_the_first_is_named(make):
+    pd = pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
+    missing = with_value(with_value(X, (7, 2), np.nan), (5, slice(3, 5)), np.nan)
+    frame = pd.DataFrame(missing, columns=[f"c{j}" for j in range(P)])
+    message = (
         r"Input X contains NaN: 3 missing values in 2 of 60 rows, .* row 5 \(counted from 0\),"
         r" column {}\. .*Imputer"
     )
-    tables = (
-        (gaps, "3"),
-        (gaps.astype(object), "3"),
-        (sp.csr_array(gaps), "3"),
-        (sp.csc_array(gaps), "3"),
-        (frame, "'c3'"),
-        (pl.from_pandas(frame), "'c3'"),
-    )
+    model = make().fit(X, y)
+    by_name = make().fit(frame.fillna(0.0), y)
+    for table in (missing, missing.astype(object), sp.csr_array(missing), sp.csc_array(missing)):
+        assert_refuses(
+            message.format("3"), partial(make().fit, table, y), partial(model.predict, table)
+        )
+    for table in (frame, pl.from_pandas(frame)):
+        calls = partial(make().fit, table, y), partial(by_name.predict, table)
+        assert_refuses(message.format("'c3'"), *calls)
     infinite = with_value(X, (9, 1), -np.inf)
-    for make in (plain, tuned, adaptive, DropoutRegressor):
-        model, by_name = make().fit(X, y), make().fit(frame.fillna(0.0), y)
-        for table, column in tables:
-            with case(make, type(table)):
-                with pytest.raises(ValueError, match=first.format(column)):
-                    make().fit(table, y)
-                with pytest.raises(ValueError, match=first.format(column)):
-                    (by_name if column == "'c3'" else model).predict(table)
-        for ask in (
-            lambda make=make: make().fit(infinite, y),
-            lambda model=model: model.predict(infinite),
-        ):
-            with pytest.raises(
-                ValueError,
-                match=r"X contains infinity: 1 infinite value in 1 .* row 9 .* column 1\.",
-            ):
-                ask()
-        targets = pd.DataFrame({"u": y, "v": with_value(y, 2, np.nan)})
-        for target, place in (
-            (targets["v"], "row 2"),
-            (targets, r"row 2 \(counted from 0\), column 'v'"),
-        ):
-            with pytest.raises(
-                ValueError, match=f"Input y contains NaN: 1 missing value in 1 of 60 rows.*{place}"
-            ):
-                make().fit(X, target)
-        with pytest.raises(
-            ValueError, match=r"Input sample_weight contains NaN: 1 missing .* row 8"
-        ):
-            make().fit(X, y, with_value(WEIGHT, 8, np.nan))
+    calls = partial(make().fit, infinite, y), partial(model.predict, infinite)
+    assert_refuses(r"X contains infinity: 1 infinite value in 1 .* row 9 .* column 1\.", *calls)
+    targets = pd.DataFrame({"u": y, "v": with_value(y, 2, np.nan)})
+    message = "Input y contains NaN: 1 missing value in 1 of 60 rows.*row 2"
+    assert_refuses(message, partial(make().fit, X, targets["v"]))
+    message += r" \(counted from 0\), column 'v'"
+    assert_refuses(message, partial(make().fit, X, targets))
+    message = r"Input sample_weight contains NaN: 1 missing .* row 8"
+    assert_refuses(message, partial(make().fit, X, y, with_value(WEIGHT, 8, np.nan)))
 
 
 def test_missing_sizes_are_named():
-    chances = with_value(np.full(P, 0.5), 2, np.nan)
-    for model, message in (
-        (plain(max_features=np.nan), "max_features is NaN"),
-        (plain(max_features=np.nan, sampling="determinantal"), "max_features is NaN"),
-        (
-            plain(max_features=chances),
-            "max_features is NaN in 1 of 24 places, the first at position 2",
-        ),
-        (
-            plain(max_features=chances, sampling="bernoulli"),
-            "max_features is NaN in 1 of 24 places",
-        ),
-        (tuned(max_features=np.nan), "max_features is NaN"),
-        (
-            tuned(max_features=[2, 4, np.nan]),
-            "max_features is NaN in 1 of 3 places, the first at position 2",
-        ),
-        (
-            tuned(max_features=np.array([2, np.nan])),
-            "max_features is NaN in 1 of 2 places, the first at position 1",
-        ),
-        (DropoutRegressor(np.nan), "max_features is NaN"),
-        (
-            DropoutRegressor(chances),
-            "max_features is NaN in 1 of 24 places, the first at position 2",
-        ),
+    probabilities = with_value(np.full(P, 0.5), 2, np.nan)
+    of_24 = "max_features is NaN in 1 of 24 places, the first at position 2"
+    of_3 = "max_features is NaN in 1 of 3 places, the first at position 2"
+    of_2 = "max_features is NaN in 1 of 2 places, the first at position 1"
+    for message, model in (
+        ("max_features is NaN", plain(max_features=np.nan)),
+        ("max_features is NaN", plain(max_features=np.nan, sampling="determinantal")),
+        ("max_features is NaN", tuned(max_features=np.nan)),
+        ("max_features is NaN", DropoutRegressor(np.nan)),
+        (of_24, plain(max_features=probabilities)),
+        (of_24, plain(max_features=probabilities, sampling="bernoulli")),
+        (of_24, DropoutRegressor(probabilities)),
+        (of_3, tuned(max_features=[2, 4, np.nan])),
+        (of_2, tuned(max_features=np.array([2, np.nan]))),
     ):
-        with case(model), pytest.raises(ValueError, match=message):
-            model.fit(X, y)
+        with case(model):
+            assert_refuses(message, partial(model.fit, X, y))
 
 
-def test_tuned_classes_say_why_they_cannot_stream():
-    for make in (tuned, adaptive):
-        assert not hasattr(make(), "partial_fit") and not hasattr(make().fit(X, y), "partial_fit")
-        with pytest.raises(
-            AttributeError, match=r"iterator of blocks.*OLSEnsembleRegressor\.partial_fit"
-        ):
-            make().partial_fit(X, y)
+@pytest.mark.parametrize("make", [tuned, adaptive])
+def test_tuned_classes_say_why_they_cannot_stream(make):
+    message = r"iterator of blocks.*OLSEnsembleRegressor\.partial_fit"
+    for model in (make(), make().fit(X, y)):
+        assert not hasattr(model, "partial_fit")
+        with pytest.raises(AttributeError, match=message):
+            model.partial_fit(X, y)
 
 
 def test_arguments_of_methods_are_checked():
     model = plain().fit(X, y)
+    new = X[:1]
     for coverage in (1.5, "0.9", None, [0.5, 0.9], 0, 1, np.nan, True):
-        for ask in (lambda c: model.predict_interval(X[:1], c), model.coef_interval, model.summary):
-            with case(coverage), pytest.raises(ValueError, match="coverage"):
-                ask(coverage)
-    with pytest.raises(ValueError, match="bootstrap"):
-        model.predict_interval(X, method="bootstrap")
+        with case(coverage):
+            calls = (partial(model.predict_interval, new), model.coef_interval, model.summary)
+            assert_refuses("coverage", *(partial(call, coverage) for call in calls))
+    assert_refuses("bootstrap", partial(model.predict_interval, new, method="bootstrap"))
     for share in (0, -1.0, np.nan, "x"):
-        with case(share), pytest.raises(ValueError, match="share"):
-            model.members_needed(share)
+        assert_refuses("share", partial(model.members_needed, share))
     for n_members, message in ((0, "n_members"), (2.5, "n_members"), (6, "6.*5")):
-        with pytest.raises(ValueError, match=message):
-            model.member_coefs(n_members)
-    for method in (
-        "jackknife+",
-        "jackknife",
-    ):  # a tiny coverage gives the narrowest interval there is
-        tiny, small = (
-            model.predict_interval(X[:1], coverage, method)[0] for coverage in (1e-12, 1 / 61)
-        )
-        np.testing.assert_array_equal(tiny, small)
+        assert_refuses(message, partial(model.member_coefs, n_members))
+    for method in ("jackknife+", "jackknife"):
+        tiny = model.predict_interval(new, 1e-12, method)  # the narrowest interval there is
+        assert_array_equal(tiny, model.predict_interval(new, 1 / 61, method))
 
 
 def test_subsets_of_given_members_are_checked():
-    for features, rows, message in (
-        ([[0], [1]], [range(9)], "2 feature subsets but 1"),
-        ([[24]], None, "24"),
-        ([[0, 1], [2]], [[], [1, 2]], "member 0"),
-        ([[0.5]], None, "0.5"),
-        ([], None, "no members"),
+    for message, subsets in (
+        ("2 feature subsets but 1", ([[0], [1]], [range(9)])),
+        ("24", ([[24]],)),
+        ("member 0", ([[0, 1], [2]], [[], [1, 2]])),
+        ("0.5", ([[0.5]],)),
+        ("no members", ([],)),
+        ("member", ([[[0, 1]]],)),
+        ("member", ([["a"]],)),
+        ("member", ([[True, False]],)),
     ):
-        with pytest.raises(ValueError, match=message):
-            member_coefficients(X, y, features, rows)
-    assert member_coefficients(X, y, ([j] for j in range(3)))[0].shape == (3, P)
-    masks = np.eye(P, dtype=bool)[:3]
-    np.testing.assert_array_equal(
-        member_coefficients(X, y, masks)[0], member_coefficients(X, y, [[0], [1], [2]])[0]
+        with case(subsets):
+            assert_refuses(message, partial(member_coefficients, X, y, *subsets))
+    expected = member_coefficients(X, y, [[0], [1], [2]])[0]
+    for members in (([j] for j in range(3)), np.eye(P, dtype=bool)[:3]):
+        assert_array_equal(member_coefficients(X, y, members)[0], expected)
+
+
+def test_a_constant_target_is_predicted_with_a_warning():
+    for cls in (*TUNED.values(), OLSEnsembleRegressor, DropoutRegressor):
+        with case(cls):
+            with pytest.warns(UserWarning, match=r"y is constant, 4, in all 60 rows") as caught:
+                model = cls().fit(X, np.full(60, 4.0))
+            assert {warning.filename for warning in caught} == {__file__}, "the line of the user"
+            assert_allclose(model.predict(X), 4.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "warns"), [(16, False), (17, False), (18, True), (20, True), (21, False)]
+)
+def test_sizes_at_the_interpolation_peak_warn(size, warns):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        plain(max_features=size).fit(X[:20], y[:20])
+    assert [f"{size} columns and 20 rows" in str(warning.message) for warning in caught] == (
+        [True] * warns
     )
 
 
-def test_constant_target_warns_and_predicts_it():
-    with pytest.warns(UserWarning, match=r"y is constant, 4, in all 60 rows"):
-        model = plain().fit(X, np.full(60, 4.0))
-    np.testing.assert_allclose(model.predict(X), 4.0)
-    np.testing.assert_allclose(model.coef_, 0.0, atol=1e-15)
-
-
-def test_sizes_at_the_interpolation_peak_warn():
-    for size, warns in ((16, False), (17, False), (18, True), (20, True), (21, False)):
-        with case(size), warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            plain(max_features=size).fit(X[:20], y[:20])
-            assert [f"{size} columns and 20 rows" in str(one.message) for one in told] == [
-                True
-            ] * warns
+def test_advice_near_the_peak_can_be_followed():
+    """No number of columns lies below the peak for three rows and an intercept: none is advised."""
+    with pytest.warns(UserWarning, match=r"1 column and 3 rows.*Use at least 4 columns"):
+        plain(max_features=1).fit(X[:3], y[:3])
+    with pytest.warns(UserWarning, match=r"Use at most 5 columns .*, or at least 9 columns"):
+        plain(max_features=7).fit(X[:8], y[:8])
 
 
 def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
@@ -428,66 +431,47 @@ def test_choosing_that_does_not_fit_is_refused_before_anything_is_dense(monkeypa
     for model, size in ((adaptive(), "96 GB"), (tuned(), "24 GB"), (adaptive(cv=5), "112 GB")):
         with case(model), pytest.raises(MemoryError) as raised:
             model.fit(wide, targets)
-        facts = (
-            "20000 rows and 50000 columns",
-            "sparse X dense",
-            size,
-            "16 GB",
-            "OLSEnsembleRegressor",
-        )
-        assert all(fact in str(raised.value) for fact in facts), raised.value
+        shape = "20000 rows and 50000 columns"
+        for fact in (shape, "sparse X dense", size, "16 GB", "OLSEnsembleRegressor"):
+            assert fact in str(raised.value)
         assert not hasattr(model, "coef_")
-    with pytest.raises(
-        MemoryError, match=r"50000 rows and 20000 columns needs 80 GB.*OLSEnsembleRegressor"
-    ):
+    message = r"50000 rows and 20000 columns needs 80 GB.*OLSEnsembleRegressor"
+    with pytest.raises(MemoryError, match=message):
         adaptive().fit(sp.csr_array((50_000, 20_000)), np.arange(50_000.0))
-    with pytest.raises(
-        MemoryError, match=r"4000 rows and 60000 columns needs 16\.\d GB.*Use fewer columns"
-    ):
-        adaptive().fit(
-            np.broadcast_to(np.zeros(60_000, np.float32), (4000, 60_000)), np.arange(4000.0)
-        )
+    dense = np.broadcast_to(np.zeros(60_000, np.float32), (4000, 60_000))
+    message = r"4000 rows and 60000 columns needs 16\.\d GB.*Use fewer columns"
+    with pytest.raises(MemoryError, match=message):
+        adaptive().fit(dense, np.arange(4000.0))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_sparse_rows_are_tuned_as_dense_ones():
-    """Also where Gram matrices are shared by the paths of uniform members: from rows stored by rows
-    they were in column
-    order, which the kernels refused."""
+@pytest.mark.parametrize("cv", [None, 5])
+@pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
+def test_sparse_rows_are_tuned_as_dense_ones(cls, cv):
+    """Rows stored by rows and by columns, also where paths of members share Gram matrices."""
     X, y = sparse_rows(400, 200, 0.01)
-    for model in (
-        adaptive(),
-        tuned(),
-        tuned(cv=5),
-        tuned(sampling="determinantal"),
-        tuned(sampling="determinantal", cv=5),
-    ):
-        for rows in (X, X.tocsc()):
-            with case(model, rows.format):
-                expected = clone(model).fit(X.toarray(), y)
-                np.testing.assert_allclose(
-                    model.fit(rows, y).coef_, expected.coef_, rtol=0, atol=1e-9
-                )
+    model = cls(cv=cv, random_state=0)
+    if cls is not TUNED["determinantal"]:
+        model.set_params(n_estimators=20)
+    expected = clone(model).fit(X.toarray(), y)
+    for rows in (X, X.tocsc()):
+        coef = model.fit(rows, y).coef_
+        assert_allclose(coef, expected.coef_, rtol=0, atol=1e-9)
 
 
 def test_large_products_of_rows_are_made_of_tiles(monkeypatch):
     wide = np.random.default_rng(0).standard_normal((50, 300))
-    every = (
-        tuned,
-        adaptive,
-        AdaptiveOLSEnsembleRegressor,
-        TUNED["determinantal"],
-        DropoutRegressor,
-    )
-    expected = [make().fit(wide, wide[:, 0]).coef_ for make in every]
+    estimators = (tuned, adaptive, *list(TUNED.values())[1:], DropoutRegressor)
+    expected = [make().fit(wide, wide[:, 0]).coef_ for make in estimators]
     monkeypatch.setattr(arrays, "LARGE_PRODUCT", 1)
     monkeypatch.setattr(arrays, "TILE", 16)
-    symmetric = arrays.row_products(np.asfortranarray(wide))
-    np.testing.assert_array_equal(symmetric, symmetric.T)
-    np.testing.assert_allclose(symmetric, wide @ wide.T, rtol=0, atol=1e-12)
-    for make, coef in zip(every, expected, strict=True):
+    products = arrays.row_products(np.asfortranarray(wide))
+    assert_array_equal(products, products.T)
+    assert_allclose(products, wide @ wide.T, rtol=0, atol=1e-12)
+    for make, coef in zip(estimators, expected, strict=True):
         with case(make):
-            np.testing.assert_allclose(make().fit(wide, wide[:, 0]).coef_, coef, rtol=0, atol=1e-10)
+            tiled = make().fit(wide, wide[:, 0]).coef_
+            assert_allclose(tiled, coef, rtol=0, atol=1e-10)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured from /proc")
@@ -533,19 +517,21 @@ def tensor(monkeypatch):
         yield torch.tensor
 
 
-def test_odd_tensors(tensor):
-    for length in (2, 59, 61, (60, 1)):
-        for make in (plain, tuned, adaptive):
-            with case(length), pytest.raises(ValueError, match=r"sample_weight.* 60 rows"):
-                make().fit(tensor(X), tensor(y), tensor(np.ones(length)))
-    for given, message in (
-        ((tensor(X + 1j), tensor(y)), "X.*complex"),
-        ((tensor(X), tensor(y + 1j)), "y.*complex"),
-        ((tensor(X).to_sparse(), tensor(y)), "to_dense"),
+def test_tensors_that_cannot_be_fitted_are_refused(tensor):
+    for length, make in itertools.product((2, 59, 61, (60, 1)), (plain, tuned, adaptive)):
+        weights = tensor(np.ones(length))
+        message = r"sample_weight.* 60 rows"
+        assert_refuses(message, partial(make().fit, tensor(X), tensor(y), weights))
+    for message, data in (
+        ("X.*complex", (tensor(X + 1j), tensor(y))),
+        ("y.*complex", (tensor(X), tensor(y + 1j))),
+        ("to_dense", (tensor(X).to_sparse(), tensor(y))),
     ):
-        with pytest.raises(ValueError, match=message):
-            plain().fit(*given)
-    model = plain().fit(tensor(X).requires_grad_(), tensor(y))  # no derivatives are left behind
+        assert_refuses(message, partial(plain().fit, *data))
+
+
+def test_tensors_with_gradients_leave_no_derivatives(tensor):
+    model = plain().fit(tensor(X).requires_grad_(), tensor(y))
     assert not model.coef_.requires_grad
     copy.deepcopy(model)
 
@@ -554,55 +540,60 @@ def test_odd_tensors(tensor):
 
 
 @pytest.mark.parametrize("make", [tuned, adaptive])
-def test_splits_that_are_no_rows_are_refused(make):
-    for cv in (
-        [(np.arange(20) + 0.5, np.arange(20, 40) + 0.7)],
-        [(np.ones(10, bool), np.ones(5, bool))],
-        [1, 2],
-        [(np.arange(20), np.arange(20, 61))],
-        [(np.arange(20), [1000])],
-    ):
-        with case(cv), pytest.raises(ValueError, match="cv holds"):
-            make(cv=cv).fit(X, y)
-    for cv in ([], iter([]), [([], [1, 2])], [([1, 2], [])]):
-        with case(cv), pytest.raises(ValueError, match="gave no split"):
-            make(cv=cv).fit(X, y)
-    for cv in (KFold(3), [(np.arange(30), np.arange(30, 40))], 3, None):
-        with case(cv), pytest.raises(ValueError, match="GroupKFold"):
-            make(cv=cv).fit(X, y, groups=np.arange(N) // 4)
-    for cv in (61, 1, "loo"):
-        with case(cv), pytest.raises(ValueError, match=f"{cv}"):
-            make(cv=cv).fit(X, y)
-    for count in (59, 400):
-        for weight in (None, np.r_[0.0, WEIGHT[1:]]):
-            with pytest.raises(
-                ValueError, match=f"groups has {count} entries, but there are 60 rows"
-            ):
-                make(cv=GroupKFold(4)).fit(X, y, weight, groups=np.arange(count) % 4)
+def test_splits_that_are_not_rows_are_refused(make):
+    rows = np.arange(20)
+    for message, cvs in {
+        "cv holds": (
+            [(rows + 0.5, rows + 20.7)],
+            [(np.ones(10, bool), np.ones(5, bool))],
+            [1, 2],
+            [(rows, np.arange(20, 61))],
+            [(rows, [1000])],
+        ),
+        "gave no split": ([], iter([]), [([], [1, 2])], [([1, 2], [])]),
+        "61": (61,),
+        "1": (1,),
+        "loo": ("loo",),
+    }.items():
+        for cv in cvs:
+            with case(cv):
+                assert_refuses(message, partial(make(cv=cv).fit, X, y))
+    for cv in (KFold(3), [(rows, rows + 20)], 3, None):
+        with case(cv):
+            assert_refuses("GroupKFold", partial(make(cv=cv).fit, X, y, groups=np.arange(N) // 4))
+    for n_groups, weights in itertools.product((59, 400), (None, np.r_[0.0, WEIGHT[1:]])):
+        message = f"groups has {n_groups} entries, but there are 60 rows"
+        fit = partial(make(cv=GroupKFold(4)).fit, X, y, weights)
+        assert_refuses(message, partial(fit, groups=np.arange(n_groups) % 4))
 
 
-@pytest.mark.parametrize("make", [tuned, partial(tuned, sampling="determinantal"), adaptive])
-def test_splitters_may_give_more_splits_than_rows_and_masks_are_rows(make):
-    for cv in (
-        RepeatedKFold(n_splits=5, n_repeats=13, random_state=0),
-        ShuffleSplit(61, random_state=0),
-        LeavePOut(2),
-    ):
-        few = slice(0, 20) if isinstance(cv, LeavePOut) else slice(None)
-        splits = list(cv.split(X[few]))
-        masks = [tuple(np.isin(np.arange(len(X[few])), rows) for rows in split) for split in splits]
-        model, listed, masked = (
-            make(cv=how).fit(X[few], y[few]).cv_results_ for how in (cv, splits, masks)
-        )
-        np.testing.assert_allclose(model["mean_test_score"], listed["mean_test_score"])
-        np.testing.assert_allclose(model["mean_test_score"], masked["mean_test_score"])
+@pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
+@pytest.mark.parametrize(
+    ("cv", "n_rows"),
+    [
+        (RepeatedKFold(n_splits=5, n_repeats=13, random_state=0), N),
+        (ShuffleSplit(61, random_state=0), N),
+        (LeavePOut(2), 20),
+    ],
+    ids=["repeated", "shuffled", "pairs"],
+)
+def test_splitters_may_give_more_splits_than_rows_and_masks_are_rows(cls, cv, n_rows):
+    splits = list(cv.split(X[:n_rows]))
+    masks = [tuple(np.isin(np.arange(n_rows), rows) for rows in split) for split in splits]
+    expected = None
+    for folds in (cv, splits, masks):
+        model = cls(cv=folds, random_state=0).fit(X[:n_rows], y[:n_rows])
+        scores = model.cv_results_["mean_test_score"]
+        expected = scores if expected is None else expected
+        assert_allclose(scores, expected)
 
 
-@pytest.mark.parametrize("make", [tuned, partial(tuned, sampling="determinantal"), adaptive])
-def test_predefined_splits_number_the_rows_that_were_given(make):
+@pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
+def test_predefined_splits_count_rows_of_weight_zero(cls):
     fold = np.arange(N) % 4
-    dropped = make(cv=PredefinedSplit(fold[1:])).fit(X[1:], y[1:])
-    weighted = make(cv=PredefinedSplit(fold)).fit(X, y, np.r_[0.0, WEIGHT[1:]])
+    dropped = cls(cv=PredefinedSplit(fold[1:]), random_state=0).fit(X[1:], y[1:])
+    weights = np.r_[0.0, WEIGHT[1:]]
+    weighted = cls(cv=PredefinedSplit(fold), random_state=0).fit(X, y, weights)
     assert np.isclose(weighted.best_score_, dropped.best_score_)
 
 
@@ -616,161 +607,155 @@ ONE_ROW_TO_TRAIN_ON = [  # splitter, rows, groups, the fold that is named
 ]
 
 
-@pytest.mark.parametrize("make", TUNED.values(), ids=TUNED)
-def test_an_intercept_needs_two_rows_to_train_on_in_every_fold(make):
-    for cv, rows, groups, fold in ONE_ROW_TO_TRAIN_ON:
-        model = make(cv=cv)
-        given = {} if groups is None else {"groups": groups}
-        with case(cv, rows):
-            with pytest.raises(ValueError, match=f"{fold} .*trains on 1 row,.*fit_intercept=False"):
-                model.fit(X[:rows], y[:rows], **given)
+@pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
+def test_an_intercept_needs_two_rows_to_train_on_in_every_fold(cls):
+    for cv, n_rows, groups, fold in ONE_ROW_TO_TRAIN_ON:
+        model = cls(cv=cv)
+        fit_params = {} if groups is None else {"groups": groups}
+        fit = partial(model.fit, X[:n_rows], y[:n_rows], **fit_params)
+        with case(cv, n_rows):
+            assert_refuses(f"{fold} .*trains on 1 row,.*fit_intercept=False", fit)
             assert not hasattr(model, "coef_")
-            without = model.set_params(fit_intercept=False).fit(X[:rows], y[:rows], **given)
-            assert (
-                -np.inf < without.best_score_ < 0
-                and np.isfinite(without.predict_interval(X[:5], 0.3)).all()
-            )
+            model.set_params(fit_intercept=False)
+            assert -np.inf < fit().best_score_ < 0
+            assert np.isfinite(model.predict_interval(X[:5], 0.3)).all()
 
 
-def test_rows_of_weight_zero_are_none_to_train_on():
-    weight = np.r_[np.ones(1), np.zeros(3), np.ones(6)]
+@pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
+def test_rows_of_weight_zero_do_not_train(cls):
+    weights = np.r_[np.ones(1), np.zeros(3), np.ones(6)]
     folds = [(np.arange(4), np.arange(4, 10)), (np.arange(4, 10), np.arange(4))]
-    few = (X[:3], y[:3])
-    for name, make in TUNED.items():
-        with case(name):
-            with pytest.raises(ValueError, match=r"fold 1 of 2 .*trains on 1 row,"):
-                make(cv=folds).fit(X[:10], y[:10], weight)
-            with pytest.raises(ValueError, match="trains on 1 row,"):
-                make(cv=2).fit(lambda: iter([few]), None)
+    fit = partial(cls(cv=folds).fit, X[:10], y[:10], weights)
+    assert_refuses(r"fold 1 of 2 .*trains on 1 row,", fit)
+    blocks = partial(cls(cv=2).fit, lambda: iter([(X[:3], y[:3])]), None)
+    assert_refuses("trains on 1 row,", blocks)
 
 
-def test_a_fold_that_trains_on_equal_rows_predicts_their_mean():
-    """No column varies in it, whatever rounding leaves of the rows about their mean."""
+@pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
+def test_a_fold_that_trains_on_equal_rows_predicts_their_mean(cls):
+    """No column varies in it, whatever rounding leaves of the centred rows."""
     rng = np.random.default_rng(5)
-    for equal, columns, name in itertools.product((2, 3, 5, 6, 7), (3, 12, 40), TUNED):
-        rows, targets = (
-            7 * rng.standard_normal((equal + 6, columns)) + 100,
-            rng.standard_normal(equal + 6),
-        )
-        rows[:equal] = rows[0]
-        alike, others = np.arange(equal), np.arange(equal, equal + 6)
-        model = TUNED[name](cv=[(alike, others), (others, alike)]).fit(rows, targets)
-        with case(equal, columns, name):
-            np.testing.assert_allclose(
-                model.cv_prediction_[others], targets[:equal].mean(), rtol=1e-8, atol=1e-12
-            )
+    for n_equal, n_columns in itertools.product((2, 3, 5, 6, 7), (3, 12, 40)):
+        rows = 7 * rng.standard_normal((n_equal + 6, n_columns)) + 100
+        targets = rng.standard_normal(n_equal + 6)
+        rows[:n_equal] = rows[0]
+        equal, different = np.split(np.arange(n_equal + 6), [n_equal])
+        model = cls(cv=[(equal, different), (different, equal)]).fit(rows, targets)
+        with case(n_equal, n_columns):
+            predicted = model.cv_prediction_[different]
+            assert_allclose(predicted, targets[equal].mean(), rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("make", TUNED.values(), ids=TUNED)
-def test_very_few_rows_have_an_error_and_intervals(make, fit_intercept):
-    """By default, and left out one by one by a splitter."""
-    for rows in (2, 3, 4, 5):
-        for cv in (None, LeaveOneOut()) if rows > 2 else (None,):
-            model = make(cv=cv, fit_intercept=fit_intercept)
-            with case(rows, cv):
-                model.fit(X[:rows], y[:rows])
-                assert -np.inf < model.best_score_ < 0
-                lower, upper = model.predict_interval(X[:5], 0.3).T
-                assert np.isfinite(lower).all() and np.all(lower <= upper)
-                assert np.all(np.diff(model.predict_interval(X[:5], 0.3, "normal")) > 0)
-    alone = make().fit(X[:2], y[:2])
-    assert -alone.best_score_ >= (y[0] - y[1]) ** 2 * (1 - 1e-9)  # each predicts the other
+@pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
+def test_very_few_rows_have_an_error_and_intervals(cls, fit_intercept):
+    """The default folds, and a splitter that holds out rows one by one."""
+    for n_rows, cv in ((2, None), *itertools.product((3, 4, 5), (None, LeaveOneOut()))):
+        with case(n_rows, cv):
+            model = cls(cv=cv, fit_intercept=fit_intercept).fit(X[:n_rows], y[:n_rows])
+            assert -np.inf < model.best_score_ < 0
+            lower, upper = model.predict_interval(X[:5], 0.3).T
+            assert np.isfinite(lower).all() and np.all(lower <= upper)
+            assert np.all(np.diff(model.predict_interval(X[:5], 0.3, "normal")) > 0)
+    model = cls().fit(X[:2], y[:2])
+    assert_allclose(model.cv_prediction_, y[1::-1])  # each row predicts the other
+    assert -model.best_score_ >= (y[0] - y[1]) ** 2 * (1 - 1e-9)
 
 
-# What looks odd and is not
+# Unusual input that is fitted
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::UserWarning")
-def test_stacking_and_tuning_of_members_with_few_rows():
-    for max_samples in (2, 3, 5):
-        with case(max_samples):
-            model = plain(mixing="stacking", max_samples=max_samples).fit(X, y)
-            assert np.isfinite(model.coef_).all() and np.isclose(model.weights_.sum(), 1)
-            model = tuned(max_samples=max_samples).fit(X, y)
-            assert np.isfinite(model.coef_).all() and np.isfinite(model.best_score_)
+@pytest.mark.parametrize("max_samples", [2, 3, 5])
+def test_stacking_and_tuning_of_members_with_few_rows(max_samples):
+    model = plain(mixing="stacking", max_samples=max_samples).fit(X, y)
+    assert np.isfinite(model.coef_).all() and np.isclose(model.weights_.sum(), 1)
+    model = tuned(max_samples=max_samples).fit(X, y)
+    assert np.isfinite(model.coef_).all() and np.isfinite(model.best_score_)
 
 
-def test_single_precision_whose_coefficients_only_double_holds(tensor):
-    """X and y are ordinary numbers; their ratio, or a product with new rows, leaves the range of
-    float32.
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", EVERY)
+@pytest.mark.parametrize(
+    ("x_unit", "y_unit"), [(1e-20, 1e20), (1e30, 1e-20), (1e20, 1e40), (1e-10, 1e-45)]
+)
+def test_single_precision_of_extreme_ratios(make, x_unit, y_unit, tensor):
+    """X and y are ordinary numbers, but coefficients, or their products with new rows, leave the
+    range of float32.
     """
     dask = pytest.importorskip("dask.array")
-    for x_unit, y_unit in ((1e-20, 1e20), (1e30, 1e-20), (1e20, 1e40), (1e-10, 1e-45)):
-        single, targets = (X * x_unit).astype(np.float32), y * y_unit
-        double = single.astype(np.float64)
-        for make in (
-            (plain, tuned, adaptive, DropoutRegressor) if x_unit in (1e-20, 1e30) else (plain,)
-        ):
-            with case(make, x_unit, y_unit), warnings.catch_warnings():
-                warnings.simplefilter("error")
-                model, expected = make().fit(single, targets), make().fit(double, targets)
-                tol = {"rtol": 1e-6, "atol": 1e-6 * np.abs(expected.predict(double)).max()}
-                np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
-                np.testing.assert_allclose(model.predict(single), expected.predict(double), **tol)
-                assert model.score(single, targets) == pytest.approx(
-                    expected.score(double, targets), abs=1e-6
-                )
-                if make is DropoutRegressor:
-                    continue
-                np.testing.assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-5)
-                interval = model.predict_interval(single[:3])
-                np.testing.assert_allclose(interval, expected.predict_interval(double[:3]), **tol)
-                np.testing.assert_allclose(
-                    model.predict(dask.from_array(single)).compute(),
-                    expected.predict(double),
-                    **tol,
-                )
-        blocks = plain().fit(lambda rows=(single, targets): [rows], None)
-        np.testing.assert_allclose(
-            blocks.predict(single), plain().fit(double, targets).predict(double), **tol
-        )
-        elsewhere, there = plain().fit(tensor(single), tensor(targets)), tensor(single)
-        np.testing.assert_allclose(
-            elsewhere.predict(there), plain().fit(double, targets).predict(double), **tol
-        )
-    model = plain().fit(X.astype(np.float32), 1e20 * y)
-    assert model.coef_.dtype == model.predict(X.astype(np.float32)).dtype == np.float32
-    far = (1e30 * X).astype(np.float32)
-    np.testing.assert_allclose(model.predict(far), model.predict(far.astype(np.float64)), rtol=1e-5)
-    near = plain(fit_intercept=False).fit(X.astype(np.float32), 1e-30 * y)
-    tiny = (1e-15 * X).astype(np.float32)
-    np.testing.assert_allclose(near.predict(tiny), near.predict(tiny.astype(np.float64)), rtol=1e-5)
+    single = (X * x_unit).astype(np.float32)
+    double = single.astype(np.float64)
+    targets = y * y_unit
+    model = make().fit(single, targets)
+    expected = make().fit(double, targets)
+    predictions = expected.predict(double)
+    tol = {"rtol": 1e-6, "atol": 1e-6 * np.abs(predictions).max()}
+    assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
+    assert_allclose(model.predict(single), predictions, **tol)
+    score = model.score(single, targets)
+    assert score == pytest.approx(expected.score(double, targets), abs=1e-6)
+    if make is DropoutRegressor:
+        return
+    assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-5)
+    interval = model.predict_interval(single[:3])
+    assert_allclose(interval, expected.predict_interval(double[:3]), **tol)
+    lazy = model.predict(dask.from_array(single)).compute()
+    assert_allclose(lazy, predictions, **tol)
+    if make is plain:
+        blocks = plain().fit(lambda: [(single, targets)], None)
+        assert_allclose(blocks.predict(single), predictions, **tol)
+        on_torch = plain().fit(tensor(single), tensor(targets))
+        assert_allclose(on_torch.predict(tensor(single)), predictions, **tol)
 
 
-def test_odd_containers():
+def test_single_precision_stays_single():
+    """Predictions keep the type of X, and leave no digit where products are extreme."""
+    single = X.astype(np.float32)
+    for factor, y_unit, fit_intercept in ((1e30, 1e20, True), (1e-15, 1e-30, False)):
+        model = plain(fit_intercept=fit_intercept).fit(single, y_unit * y)
+        assert model.coef_.dtype == model.predict(single).dtype == np.float32
+        new = (factor * X).astype(np.float32)
+        expected = model.predict(new.astype(np.float64))
+        assert_allclose(model.predict(new), expected, rtol=1e-5)
+
+
+def test_unusual_containers():
     pd = pytest.importorskip("pandas")
     expected = plain().fit(X, y).coef_
-    np.testing.assert_array_equal(
-        plain().fit(np.ma.array(X), y).coef_, expected
-    )  # nothing is masked
-    np.testing.assert_array_equal(plain().fit(X, y.astype(object)).coef_, expected)
-    np.testing.assert_array_equal(plain().fit(X, [str(value) for value in y]).coef_, expected)
+    unmasked = np.ma.array(X)
+    for data in ((unmasked, y), (X, y.astype(object)), (X, [str(value) for value in y])):
+        assert_array_equal(plain().fit(*data).coef_, expected)
+    booleans = pd.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0})
+    expected = plain().fit(booleans.to_numpy(float), y).coef_
+    assert_allclose(plain().fit(booleans, y).coef_, expected, rtol=1e-12)
     dense = pd.DataFrame(np.where(X > 0, X, 0)).add_prefix("c")
     sparse = plain().fit(dense.astype(pd.SparseDtype(float, 0)), y)
-    np.testing.assert_allclose(sparse.coef_, plain().fit(dense, y).coef_)
+    assert_allclose(sparse.coef_, plain().fit(dense, y).coef_)
 
 
 def test_rows_that_repeat_by_rounding_are_no_alarm(seed):
     rng = np.random.default_rng(seed)
-    one, few = rng.standard_normal((300, 1)), rng.standard_normal((300, 2))
+    column = rng.standard_normal((300, 1))
+    columns = rng.standard_normal((300, 2))
     noise = rng.standard_normal(300)
-    tables = {
-        "one": one.round(1),
-        "heaped": 500 * one.round(),
-        "rounded": few.round(),
-        "grid": 3 * few.round(),
-    }
-    for name, X in tables.items():
+    for X in (column.round(1), 500 * column.round(), columns.round(), 3 * columns.round()):
         y = X[:, 0] + X.std() * noise
-        with case(name), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
-                make(n_estimators=20, random_state=seed).fit(X, y)
-                make(n_estimators=20, random_state=seed).fit(X, (10 * y / X.std()).round())
+            for make in (tuned, adaptive):
+                make(random_state=seed).fit(X, y)
+                make(random_state=seed).fit(X, (10 * y / X.std()).round())
+
+
+def test_repeated_rows_are_counted(seed):
+    rng = np.random.default_rng(seed)
     twice = np.repeat(np.arange(300), 2)
-    for X, y in ((few[twice], rng.standard_normal(600)), (one[twice], noise[twice])):
+    for X, y in (
+        (rng.standard_normal((300, 2))[twice], rng.standard_normal(600)),
+        (rng.standard_normal((300, 1))[twice], rng.standard_normal(300)[twice]),
+    ):
         with pytest.warns(RepeatedRowsWarning, match="300 of 600") as caught:
-            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
-        found = next(w.message for w in caught if isinstance(w.message, RepeatedRowsWarning))
-        assert (found.repeated, found.n_rows) == (300, 600)
+            tuned(random_state=seed).fit(X, y)
+        (warning,) = [w.message for w in caught if isinstance(w.message, RepeatedRowsWarning)]
+        assert (warning.repeated, warning.n_rows) == (300, 600)

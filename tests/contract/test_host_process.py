@@ -1,7 +1,7 @@
-"""A good guest: a fit changes nothing outside of our own objects, and what we borrow from others is
-named here.
+"""A fit changes nothing in its process outside of olsen's objects, and private names of other
+libraries are listed.
 
-Where a test of the last part fails after an upgrade, the library named in its message has changed
+Where a test of the last part fails after an upgrade, the library in its message has changed
 something that it never promised; the code has another way where the test says so.
 """
 
@@ -37,7 +37,7 @@ def run(code, *arguments):
     return done.stdout
 
 
-# nothing of the host changes
+# The host process
 
 HOST = """
 import gc, locale, logging, multiprocessing, os, pathlib, random, resource, signal, sys, threading, time, warnings
@@ -125,7 +125,7 @@ def fits():
 """
 
 
-OWN_SETTINGS = """
+OTHER_SETTINGS = """
 random.seed(1)
 np.random.seed(2)
 np.seterr(under="warn", over="ignore")
@@ -160,25 +160,23 @@ assert len(started) <= MOST, "threads that Python does not know of"
 
 @linux
 @pytest.mark.parametrize(
-    "settings", ["", OWN_SETTINGS], ids=["the usual host", "a host with settings of its own"]
+    "settings", ["", OTHER_SETTINGS], ids=["default host", "host with other settings"]
 )
 def test_fits_leave_the_host_as_it_was(settings):
-    """Also fits that fail. Generators stay as they were because the fits are given a seed, as in
+    """Also fits that fail. Generators do not change because the fits have a seed, as in
     scikit-learn.
     """
     assert run(HOST + FITS + settings + COMPARE) == ""
 
 
-# memory, in containers too
+# Available memory, in containers too
 
-BUSY = {
-    "memory.current": "900",
-    "memory.stat": "anon 600\nfile 300\nanon_thp 5\n",
-}  # pages of files are given back
+# pages of files are given back
+BUSY = {"memory.current": "900", "memory.stat": "anon 600\nfile 300\nanon_thp 5\n"}
 
 GROUPS = {
     "no group": ({}, 2**20),
-    "its own group": (
+    "one group": (
         {"proc/self/cgroup": "0::/a/b:c\n", "sys/fs/cgroup/a/b:c": {"memory.max": "1000", **BUSY}},
         400,
     ),
@@ -218,7 +216,7 @@ def write(root, tree):
             (root / name).write_text(content)
 
 
-def test_memory_that_groups_leave(tmp_path, monkeypatch):
+def test_available_memory_in_control_groups(tmp_path, monkeypatch):
     assert memory.available_bytes(tmp_path) > 0, "where the system has no such files"
     monkeypatch.setattr(memory, "resource", None)
     for name, (tree, expected) in GROUPS.items():
@@ -231,8 +229,8 @@ def test_memory_that_groups_leave(tmp_path, monkeypatch):
 
 
 @linux
-def test_memory_that_a_limit_of_the_process_leaves():
-    """Numbers are as the kernel counts them: what is said to be there can be had, and hardly more."""
+def test_available_memory_under_a_limit_of_the_process():
+    """The memory that is reported can be allocated, and hardly more."""
     printed = run("""
         import resource
         import numpy as np
@@ -254,14 +252,9 @@ def test_memory_that_a_limit_of_the_process_leaves():
     assert "The Gram matrix of 5000 columns needs 200 MB" in printed
 
 
-# what we borrow from other libraries without their promise
+# Private names of other libraries
 
-CONSTRAINTS = (
-    "Interval",
-    "Options",
-    "StrOptions",
-    "validate_parameter_constraints",
-)  # of parameters
+CONSTRAINTS = ("Interval", "Options", "StrOptions", "validate_parameter_constraints")
 PRIVATE = {
     "sklearn.utils._array_api.get_namespace",
     "sklearn.utils.validation._check_sample_weight",
@@ -269,20 +262,20 @@ PRIVATE = {
 }
 
 
-def gone(module, what):
-    return f"{module.__name__} {module.__version__} has no {what} any more."
+def gone(module, attribute):
+    return f"{module.__name__} {module.__version__} has no {attribute} any more."
 
 
 def test_no_other_private_name_is_imported():
-    found = set()
+    imported = set()
     for path in Path(arrays.__file__).parents[1].rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and not node.level:
-                found |= {f"{node.module}.{name.name}" for name in node.names}
+                imported |= {f"{node.module}.{name.name}" for name in node.names}
             elif isinstance(node, ast.Import):
-                found |= {name.name for name in node.names}
+                imported |= {name.name for name in node.names}
     private = {
-        name for name in found if "._" in name and not name.startswith(("__future__", "olsen."))
+        name for name in imported if "._" in name and not name.startswith(("__future__", "olsen."))
     }
     assert private <= PRIVATE, "Use a public name, or add it to PRIVATE together with a test."
 
@@ -304,8 +297,8 @@ def test_the_namespace_comes_from_a_private_function_of_scikit_learn(monkeypatch
     assert hasattr(module, "get_namespace"), gone(sklearn, "utils._array_api.get_namespace")
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     with sklearn.config_context(array_api_dispatch=True):
-        found = arrays.space_of(strict.ones(3))
-        assert found.name == "array_api_strict" and found.dtype == strict.float64
+        space = arrays.space_of(strict.ones(3))
+        assert space.name == "array_api_strict" and space.dtype == strict.float64
         assert arrays.space_of(np.ones(3)) is None and arrays.space_of([1.0]) is None
 
 

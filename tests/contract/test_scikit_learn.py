@@ -1,4 +1,4 @@
-"""scikit-learn's own estimator checks: none fails, and none is expected to when all rows are used."""
+"""scikit-learn's estimator checks pass; two about weights fail where members draw rows."""
 
 import os
 import subprocess
@@ -52,18 +52,18 @@ WEIGHTS_ARE_NOT_REPETITIONS = {
 @pytest.mark.parametrize("estimator", [*ALL_ROWS, *ROWS_DRAWN], ids=str)
 def test_every_check_passes(estimator):
     expected = WEIGHTS_ARE_NOT_REPETITIONS if estimator in ROWS_DRAWN else {}
-    done = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
+    checks = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
     assert {
-        each["check_name"]: each["exception"] for each in done if each["status"] == "failed"
+        check["check_name"]: check["exception"] for check in checks if check["status"] == "failed"
     } == {}
-    assert {each["check_name"] for each in done if each["status"] == "xfail"} == set(expected)
-    assert {each["check_name"] for each in done if each["status"] == "skipped"} <= {
+    assert {check["check_name"] for check in checks if check["status"] == "xfail"} == set(expected)
+    assert {check["check_name"] for check in checks if check["status"] == "skipped"} <= {
         "check_array_api_input"
     }  # see below
-    assert sum(each["status"] == "passed" for each in done) > 40
+    assert sum(check["status"] == "passed" for check in checks) > 40
 
 
-ELSEWHERE = """
+ARRAY_API_CHECKS = """
 from sklearn.utils.estimator_checks import check_array_api_input
 from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 for estimator in (
@@ -80,12 +80,10 @@ for estimator in (
 
 
 def test_checks_of_arrays_of_other_libraries_run_too():
-    """They are skipped unless SCIPY_ARRAY_API is set before scipy is imported, hence another
-    process.
-    """
+    """scikit-learn skips the checks unless SCIPY_ARRAY_API is set before scipy is imported."""
     pytest.importorskip("array_api_strict")
     environment = os.environ | {"SCIPY_ARRAY_API": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", ARRAY_API_CHECKS], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0 and done.stdout.count("passed") == 6, done.stdout + done.stderr

@@ -3,7 +3,7 @@
     python tests/dist/build_wheels.py wheels
 
 `make wheels` calls it in an environment with ziglang, build, wheel and auditwheel. Wheels of this machine's kind can be tested
-here; those of others are built, and tested by whoever has such a machine (cibuildwheel's configuration does so).
+here; other wheels are built, and tested on such a machine (cibuildwheel's configuration does so).
 """
 
 import os
@@ -32,20 +32,20 @@ def build(target, platform, tag, folder):
     environment = {**os.environ, "CC": f"{ZIG} cc -target {target} -mcpu=baseline", "_PYTHON_HOST_PLATFORM": platform}
     for old in (ROOT / "build").glob("*.*-*"):  # what a former build left: it would go into the wheel
         shutil.rmtree(old)
-    with tempfile.TemporaryDirectory() as made:
-        command = [sys.executable, "-m", "build", "--wheel", "--outdir", made]
+    with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-m", "build", "--wheel", "--outdir", temporary]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
-        (wheel,) = Path(made).glob("*.whl")
+        (wheel,) = Path(temporary).glob("*.whl")
         if tag == f"manylinux_2_17_{machine()}":
-            tagged = ["auditwheel", "repair", "--plat", tag, "--wheel-dir", folder, str(wheel)]
+            tagged = ["auditwheel", "repair", "--plat", tag, "--wheel-dir", temporary, str(wheel)]
         else:
             tagged = ["wheel", "tags", "--remove", "--platform-tag", tag, str(wheel)]
         done = subprocess.run([sys.executable, "-m", *tagged], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{target}: {done.stdout}{done.stderr}")
         Path(folder).mkdir(exist_ok=True)
-        for made_wheel in Path(made).glob(f"*{tag}.whl"):
-            shutil.copy(made_wheel, folder)
+        for tagged_wheel in Path(temporary).glob(f"*{tag}.whl"):
+            shutil.copy(tagged_wheel, folder)
 
 
 def compile_only(target):

@@ -30,13 +30,13 @@ def problems_of_wheel(path):
         names = set(archive.namelist())
         yield from suspicious({name: archive.read(name) for name in names})
     sources = {f"olsen/{name}" for name in tracked("src/olsen") if not name.endswith((".c", ".h"))}
-    held = {name for name in names if not re.match(r"olsen-[^/]+\.dist-info/", name)}
-    compiled = {name for name in held if re.fullmatch(r"olsen/_kernel/_native[\w.-]*\.(so|pyd)", name)}
+    files = {name for name in names if not re.match(r"olsen-[^/]+\.dist-info/", name)}
+    compiled = {name for name in files if re.fullmatch(r"olsen/_kernel/_native[\w.-]*\.(so|pyd)", name)}
     if len(compiled) != 1:
         yield f"holds {len(compiled)} compiled modules"
-    held -= compiled
-    yield from (f"lacks {name}" for name in sorted(sources - held))
-    yield from (f"holds {name}, which is not in the project" for name in sorted(held - sources))
+    files -= compiled
+    yield from (f"lacks {name}" for name in sorted(sources - files))
+    yield from (f"holds {name}, which is not in the project" for name in sorted(files - sources))
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
         yield "lacks the licence"
 
@@ -55,8 +55,8 @@ def suspicious(files):
     for name, content in sorted(files.items()):
         if UNWANTED.search(name):
             yield f"holds {name}"
-        if not name.startswith("tests/dist/") and (found := SECRETS.search(content)):
-            yield f"holds {name}, in which stands {found[0].decode()!r}"
+        if not name.startswith("tests/dist/") and (match := SECRETS.search(content)):
+            yield f"holds {name}, in which stands {match[0].decode()!r}"
 
 
 def tracked(folder):

@@ -74,7 +74,8 @@ def test_dropout_is_trained_and_solved(data):
 def test_intervals_hold_the_prediction_also_after_a_fit_from_a_file(data, tmp_path):
     X, y = data
     model = olsen.OLSEnsembleRegressor(50, random_state=0).fit(X, y)
-    interval, (mean, std) = model.predict_interval(X, coverage=0.9), model.predict(X, return_std=True)
+    interval = model.predict_interval(X, coverage=0.9)
+    mean, std = model.predict(X, return_std=True)
     assert np.all((interval[:, 0] < mean) & (mean < interval[:, 1])) and np.all(std >= 0)
     assert np.mean((interval[:, 0] <= y) & (y <= interval[:, 1])) > 0.8
     np.save(tmp_path / "X.npy", X)
@@ -84,9 +85,9 @@ def test_intervals_hold_the_prediction_also_after_a_fit_from_a_file(data, tmp_pa
 
 def test_theory_and_simulation_agree():
     problem = olsen.simulation.LinearProblem(n=40, p=20, sigma=1.0)
-    (found,) = olsen.simulation.run([(problem, olsen.simulation.Ensemble(8, k=(10,)))], trials=200, rng=0)
+    (estimate,) = olsen.simulation.run([(problem, olsen.simulation.Ensemble(8, k=(10,)))], trials=200, rng=0)
     expected = olsen.theory.expected_risk(40, 20, 8, 1.0, k=10)
-    assert abs(found.mean[0, 0] - expected) < 5 * found.standard_error[0, 0], (found.mean, expected)
+    assert abs(estimate.mean[0, 0] - expected) < 5 * estimate.standard_error[0, 0], (estimate.mean, expected)
 
 
 def test_pickles_come_back_in_another_process(data):
@@ -110,10 +111,12 @@ def test_the_command_names_its_extra():
         assert "pip install 'olsen[cli" in done.stderr, done.stderr
 
 
-def test_what_needs_an_extra_names_it(tmp_path):
+def test_missing_extras_are_named(tmp_path):
     """In one line, and before the work."""
-    figures, fit = olsen.figures, olsen.OLSEnsembleRegressor().fit
-    table, out = figures.compute("figure1", "quick"), tmp_path / "out"
+    figures = olsen.figures
+    fit = olsen.OLSEnsembleRegressor().fit
+    table = figures.compute("figure1", "quick")
+    out = tmp_path / "out"
     (tmp_path / "read.parquet").write_bytes(b"PAR1")
     for extra, asked in (
         ("plot", lambda: figures.draw("figure1", table)),  # its numbers need no extra

@@ -18,16 +18,16 @@ def pinned(requirement):
     """The requirement at its lowest version; None for an extra of our own."""
     if requirement.startswith("olsen["):
         return None
-    found = REQUIREMENT.match(requirement)
-    if found is None:
+    match = REQUIREMENT.match(requirement)
+    if match is None:
         sys.exit(f"{requirement!r} in pyproject.toml is not of the form name>=version")
-    return f"{found['name']}=={found['version']}"
+    return f"{match['name']}=={match['version']}"
 
 
 def main():
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     requirements = [project["dependencies"], *project["optional-dependencies"].values()]
-    print("\n".join(sorted({pin for group in requirements for one in group if (pin := pinned(one))})))
+    print("\n".join(sorted({pin for group in requirements for requirement in group if (pin := pinned(requirement))})))
 
 
 if __name__ == "__main__":

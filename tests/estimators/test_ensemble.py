@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
@@ -20,11 +21,11 @@ def test_coefficients_are_the_mean_of_the_members(seed):
     X, y = random_problem(seed)
     model = OLSEnsembleRegressor(30, 0.4, max_samples=0.8, random_state=seed).fit(X, y)
     coef, intercept = member_coefficients(X, y, model.feature_subsets_, model.sample_subsets_)
-    np.testing.assert_allclose(model.coef_, coef.mean(axis=0), rtol=1e-10, atol=1e-12)
+    assert_allclose(model.coef_, coef.mean(axis=0), rtol=1e-10, atol=1e-12)
     assert model.intercept_ == pytest.approx(intercept.mean())
-    np.testing.assert_allclose(model.member_coefs().toarray(), coef, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(model.inclusion_, (coef != 0).mean(axis=0))
-    np.testing.assert_allclose(model.predict(X), X @ model.coef_ + model.intercept_)
+    assert_allclose(model.member_coefs().toarray(), coef, rtol=1e-12, atol=1e-13)
+    assert_allclose(model.inclusion_, (coef != 0).mean(axis=0))
+    assert_allclose(model.predict(X), X @ model.coef_ + model.intercept_)
 
 
 def test_prediction_equals_the_mean_of_bagged_predictions(seed):
@@ -33,20 +34,19 @@ def test_prediction_equals_the_mean_of_bagged_predictions(seed):
         LinearRegression(tol=1e-12), 40, max_features=10, bootstrap=False, random_state=seed
     ).fit(X, y)
     coef, intercept = member_coefficients(X, y, [np.sort(f) for f in peer.estimators_features_])
-    np.testing.assert_allclose(
-        X @ coef.mean(axis=0) + intercept.mean(), peer.predict(X), rtol=1e-9, atol=1e-9
-    )
+    assert_allclose(X @ coef.mean(axis=0) + intercept.mean(), peer.predict(X), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:members have 30 columns")
 def test_threads_change_nothing(seed):
     X, y = random_problem(seed, n=50, p=60)
-    for how in ({}, {"max_samples": 0.6}, {"sampling": "bernoulli"}, {"max_features": 40}):
-        one, two = (
-            OLSEnsembleRegressor(51, random_state=seed, n_jobs=j, **how).fit(X, y) for j in (1, 2)
+    for settings in ({}, {"max_samples": 0.6}, {"sampling": "bernoulli"}, {"max_features": 40}):
+        single, threaded = (
+            OLSEnsembleRegressor(51, random_state=seed, n_jobs=j, **settings).fit(X, y)
+            for j in (1, 2)
         )
-        np.testing.assert_array_equal(one.coef_, two.coef_, err_msg=str(how))
-        assert one.intercept_ == two.intercept_, how
+        assert_array_equal(single.coef_, threaded.coef_, err_msg=str(settings))
+        assert single.intercept_ == threaded.intercept_, settings
 
 
 def test_containers_give_the_same_coefficients(seed):
@@ -60,10 +60,10 @@ def test_containers_give_the_same_coefficients(seed):
         pl.DataFrame(X, schema=names),
         pa.table(dict(zip(names, X.T, strict=True))),
     ]
-    for given in (*frames, sp.csr_array(X), sp.csc_matrix(X), X.tolist()):
-        model = OLSEnsembleRegressor(30, random_state=seed).fit(given, y)
-        np.testing.assert_allclose(model.coef_, reference.coef_, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(model.predict(given), reference.predict(X), rtol=1e-9, atol=1e-9)
+    for container in (*frames, sp.csr_array(X), sp.csc_matrix(X), X.tolist()):
+        model = OLSEnsembleRegressor(30, random_state=seed).fit(container, y)
+        assert_allclose(model.coef_, reference.coef_, rtol=1e-9, atol=1e-11)
+        assert_allclose(model.predict(container), reference.predict(X), rtol=1e-9, atol=1e-9)
     for frame in frames:
         assert list(OLSEnsembleRegressor(3).fit(frame, y).feature_names_in_) == names
 
@@ -85,7 +85,7 @@ def test_float32_stays_float32_and_is_accurate(seed):
             single.coef_.dtype == np.float32
             and single.predict(X.astype(np.float32)).dtype == np.float32
         )
-        np.testing.assert_allclose(single.coef_, double.coef_, rtol=3e-6, atol=1e-7)
+        assert_allclose(single.coef_, double.coef_, rtol=3e-6, atol=1e-7)
 
 
 def test_scale_shrinks_about_the_mean_target(seed):
@@ -93,13 +93,11 @@ def test_scale_shrinks_about_the_mean_target(seed):
     for max_samples in (1.0, 0.5):
         plain = OLSEnsembleRegressor(20, 0.3, max_samples, random_state=seed).fit(X, y)
         half = OLSEnsembleRegressor(20, 0.3, max_samples, scale=0.5, random_state=seed).fit(X, y)
-        np.testing.assert_allclose(half.coef_, plain.coef_ / 2)
+        assert_allclose(half.coef_, plain.coef_ / 2)
         centre = np.mean([y[rows].mean() for rows in plain.sample_subsets_])
-        np.testing.assert_allclose(
-            half.predict(X) - centre, (plain.predict(X) - centre) / 2, atol=1e-9
-        )
+        assert_allclose(half.predict(X) - centre, (plain.predict(X) - centre) / 2, atol=1e-9)
     nothing = OLSEnsembleRegressor(20, 0.3, scale=0.0, random_state=seed).fit(X, y)
-    np.testing.assert_allclose(nothing.predict(X), y.mean())
+    assert_allclose(nothing.predict(X), y.mean())
 
 
 def test_probabilities_of_columns(seed):
@@ -116,18 +114,18 @@ def test_partial_fit_equals_fit_and_continues_one(seed):
     X, Y = random_problem(seed, n=90, q=2)
     weight = np.random.default_rng(seed).uniform(0, 2, 90)
     for fit_intercept in (True, False):
-        whole, parts, rest = (
+        expected, parts, continued = (
             OLSEnsembleRegressor(25, 0.3, fit_intercept=fit_intercept, random_state=seed)
             for _ in range(3)
         )
-        whole.fit(X, Y, weight)
+        expected.fit(X, Y, weight)
         for rows in (slice(0, 1), slice(1, 11), slice(11, 12), slice(12, 90)):
             parts.set_params(keep_rows=False).partial_fit(X[rows], Y[rows], weight[rows])
             parts = pickle.loads(pickle.dumps(parts))  # of streams what goes on is kept
-        rest.fit(X[:40], Y[:40], weight[:40]).partial_fit(X[40:], Y[40:], weight[40:])
-        for model in (parts, rest):
-            np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9, atol=1e-11)
-            np.testing.assert_allclose(model.intercept_, whole.intercept_, rtol=1e-9, atol=1e-11)
+        continued.fit(X[:40], Y[:40], weight[:40]).partial_fit(X[40:], Y[40:], weight[40:])
+        for model in (parts, continued):
+            assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-11)
+            assert_allclose(model.intercept_, expected.intercept_, rtol=1e-9, atol=1e-11)
 
 
 def test_partial_fit_keeps_its_accuracy_on_ill_conditioned_rows(seed):
@@ -150,44 +148,44 @@ def test_partial_fit_is_not_there_when_rows_are_drawn():
 
 def test_a_pickle_without_rows_is_kilobytes_and_predicts(seed):
     rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((3000, 200)), rng.standard_normal(3000)
+    X = rng.standard_normal((3000, 200))
+    y = rng.standard_normal(3000)
     model = OLSEnsembleRegressor(200, random_state=seed, keep_rows=False).fit(X, y)
     stored = pickle.dumps(model)
     assert len(stored) < 20_000
-    again = pickle.loads(stored)
-    np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
-    np.testing.assert_array_equal(again.feature_subsets_.indices, model.feature_subsets_.indices)
+    unpickled = pickle.loads(stored)
+    assert_array_equal(unpickled.predict(X[:5]), model.predict(X[:5]))
+    assert_array_equal(unpickled.feature_subsets_.indices, model.feature_subsets_.indices)
     with pytest.raises(ValueError, match=r"training data.*fit"):
-        again.predict_interval(X[:5])
+        unpickled.predict_interval(X[:5])
 
 
 def test_random_states(seed):
     X, y = random_problem(seed)
     fits = [OLSEnsembleRegressor(5, random_state=s).fit(X, y).coef_ for s in (0, 0, 1, None, None)]
-    np.testing.assert_array_equal(fits[0], fits[1])
+    assert_array_equal(fits[0], fits[1])
     assert all(np.abs(fits[i] - fits[j]).max() > 0 for i, j in ((0, 2), (3, 4)))
     instance = [
         OLSEnsembleRegressor(5, random_state=np.random.RandomState(3)).fit(X, y).coef_
         for _ in range(2)
     ]
-    np.testing.assert_array_equal(*instance)
+    assert_array_equal(*instance)
 
 
-def test_lives_in_pipelines(seed):
+def test_ensembles_work_in_pipelines(seed):
     X, y = random_problem(seed, n=120)
     model = OLSEnsembleRegressor(30, 0.9, random_state=seed)
     pipeline = make_pipeline(StandardScaler(), model)
     assert cross_val_score(clone(pipeline), X, y).mean() > 0.5
     scaled = StandardScaler().fit_transform(X)
-    np.testing.assert_allclose(
-        pipeline.fit(X, y).predict(X), clone(model).fit(scaled, y).predict(scaled)
-    )
+    assert_allclose(pipeline.fit(X, y).predict(X), clone(model).fit(scaled, y).predict(scaled))
 
 
 # Scale and weights from leave-one-out predictions
 
 
-def dense_and_sparse(seed, nonzero, n=100, p=60, sigma=0.7):
+def signal(seed, nonzero, n=100, p=60, sigma=0.7):
+    """Data of equal coefficients on the first columns."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     beta = np.zeros(p)
@@ -196,34 +194,35 @@ def dense_and_sparse(seed, nonzero, n=100, p=60, sigma=0.7):
 
 
 @pytest.mark.parametrize("max_samples", [1.0, 0.6])
-def test_scale_is_the_slope_of_targets_on_left_out_predictions(max_samples, seed):
-    """Against refits by brute force, of weighted rows and two targets."""
+def test_scale_is_the_slope_of_targets_on_held_out_predictions(max_samples, seed):
+    """Held-out predictions of weighted rows and two targets come from refits by scikit-learn."""
     X, Y = random_problem(seed, n=25, p=10, q=2)
-    weight = np.random.default_rng(seed).uniform(0.2, 2, 25)
-    model = OLSEnsembleRegressor(8, 4, max_samples, scale="auto", random_state=seed).fit(
-        X, Y, weight
-    )
-    d, target = np.empty((2, 25, 2))
+    weights = np.random.default_rng(seed).uniform(0.2, 2, 25)
+    model = OLSEnsembleRegressor(8, 4, max_samples, scale="auto", random_state=seed)
+    model.fit(X, Y, weights)
+    deviations, targets = np.empty((2, 25, 2))  # both from the mean of the training targets
     for row in range(25):
-        centres, predictions = [], []
-        for S, T in zip(model.feature_subsets_, model.sample_subsets_, strict=True):
-            kept = np.setdiff1d(T, [row])
-            member = LinearRegression().fit(X[np.ix_(kept, S)], Y[kept], weight[kept])
-            centres.append(np.average(Y[kept], axis=0, weights=weight[kept]))
-            predictions.append(member.predict(X[row : row + 1, S])[0])
-        d[row], target[row] = (
-            np.mean(predictions, axis=0) - np.mean(centres, axis=0),
-            Y[row] - np.mean(centres, axis=0),
-        )
-    w = weight[:, None]
-    slope = np.sum(w * d * target) / np.sum(w * d**2)
-    variance = np.sum(w * (target - slope * d) ** 2) / 50 / np.sum(w * d**2)
+        means = []
+        predictions = []
+        for columns, rows in zip(model.feature_subsets_, model.sample_subsets_, strict=True):
+            train = np.setdiff1d(rows, [row])
+            member = LinearRegression()
+            member.fit(X[np.ix_(train, columns)], Y[train], weights[train])
+            means.append(np.average(Y[train], axis=0, weights=weights[train]))
+            predictions.append(member.predict(X[row : row + 1, columns])[0])
+        mean = np.mean(means, axis=0)
+        deviations[row] = np.mean(predictions, axis=0) - mean
+        targets[row] = Y[row] - mean
+    w = weights[:, None]
+    squares = np.sum(w * deviations**2)
+    slope = np.sum(w * deviations * targets) / squares
+    variance = np.sum(w * (targets - slope * deviations) ** 2) / 50 / squares
     expected = 1 + (slope - 1) * max(0.0, 1 - variance / (slope - 1) ** 2)
     assert model.scale_ == pytest.approx(max(0.0, expected), rel=1e-7) and model.scale_ != 1
 
 
-def test_scale_mends_a_size_that_is_too_small(seed):
-    X, y, beta = dense_and_sparse(seed, 60, n=300)
+def test_scale_makes_up_for_a_size_that_is_too_small(seed):
+    X, y, beta = signal(seed, 60, n=300)
     plain = OLSEnsembleRegressor(60, 8, random_state=seed).fit(X, y)
     scaled = OLSEnsembleRegressor(60, 8, scale="auto", random_state=seed).fit(X, y)
     assert scaled.scale_ > 1
@@ -231,15 +230,13 @@ def test_scale_mends_a_size_that_is_too_small(seed):
 
 
 def test_stacking_is_accepted_on_sparse_and_helps(seed):
-    X, y, beta = dense_and_sparse(seed, 2, n=200, sigma=0.4)
+    X, y, beta = signal(seed, 2, n=200, sigma=0.4)
     plain = OLSEnsembleRegressor(200, 6, random_state=seed).fit(X, y)
     stacked = OLSEnsembleRegressor(200, 6, mixing="stacking", random_state=seed).fit(X, y)
     assert stacked.stacking_advantage_ > 2 and np.ptp(stacked.weights_) > 0
     assert stacked.weights_.min() >= 0 and stacked.weights_.sum() == pytest.approx(1)
     assert np.sum((stacked.coef_ - beta) ** 2) < 0.5 * np.sum((plain.coef_ - beta) ** 2)
-    np.testing.assert_allclose(
-        stacked.coef_, stacked.weights_ @ stacked.member_coefs().toarray(), atol=1e-11
-    )
+    assert_allclose(stacked.coef_, stacked.weights_ @ stacked.member_coefs().toarray(), atol=1e-11)
 
 
 def test_a_shut_gate_leaves_equal_weights(seed):
@@ -249,29 +246,30 @@ def test_a_shut_gate_leaves_equal_weights(seed):
     shut = 0
     for trial in range(10):
         rng = np.random.default_rng([seed, trial])
-        X, y = rng.standard_normal((80, 30)), rng.standard_normal(80)
+        X = rng.standard_normal((80, 30))
+        y = rng.standard_normal(80)
         model = OLSEnsembleRegressor(40, 10, mixing="stacking", random_state=trial).fit(X, y)
         if model.stacking_advantage_ <= 2:
             shut += 1
-            np.testing.assert_array_equal(model.weights_, np.full(40, 1 / 40))
+            assert_array_equal(model.weights_, np.full(40, 1 / 40))
             plain = OLSEnsembleRegressor(40, 10, random_state=trial).fit(X, y)
-            np.testing.assert_allclose(model.coef_, plain.coef_)
+            assert_allclose(model.coef_, plain.coef_)
     assert shut >= 8
 
 
 def test_the_gate_is_shut_on_dense_signals_with_more_members_than_rows(seed):
-    """Of 10 data sets it may let 3 through (measured: 1 of 40)."""
+    """The gate may be open for 3 of 10 data sets (measured: 1 of 40)."""
     shut = 0
     for trial in range(10):
-        X, y, _ = dense_and_sparse([seed, trial], 150, n=80, p=150, sigma=0.5)
+        X, y, _ = signal([seed, trial], 150, n=80, p=150, sigma=0.5)
         model = OLSEnsembleRegressor(120, 25, mixing="stacking", random_state=trial).fit(X, y)
         assert (model.stacking_advantage_ <= 2) == bool(np.ptp(model.weights_) == 0)
         shut += model.stacking_advantage_ <= 2
     assert shut >= 7
 
 
-def test_streams_cannot_leave_rows_out(seed):
+def test_streams_cannot_hold_rows_out(seed):
     X, y = random_problem(seed)
-    for how in ({"scale": "auto"}, {"mixing": "stacking"}):
+    for settings in ({"scale": "auto"}, {"mixing": "stacking"}):
         with pytest.raises(ValueError, match="partial_fit"):
-            OLSEnsembleRegressor(5, **how).partial_fit(X, y)
+            OLSEnsembleRegressor(5, **settings).partial_fit(X, y)

@@ -1,4 +1,4 @@
-"""Model files: what they name, and what of a model comes back."""
+"""Model files: the names and versions in the file, and the attributes that are loaded."""
 
 import json
 import zipfile
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import olsen as package
 
@@ -16,14 +17,12 @@ TABLE = Path(__file__).parents[1] / "models" / "table.csv"
 @pytest.fixture
 def schema(olsen, tmp_path):
     """The description of a model of a table with numbers and texts."""
-    assert olsen("fit", TABLE, "--target", "yield", "--out", tmp_path / "new.skops")[0] == 0
+    assert olsen("fit", TABLE, target="yield", out=tmp_path / "new.skops")[0] == 0
     return zipfile.ZipFile(tmp_path / "new.skops").read("schema.json").decode()
 
 
 def test_a_file_names_public_classes_and_versions(schema):
-    """Whatever moves inside the package, files open; an older version tells its user what to
-    install.
-    """
+    """Files open after modules have moved; an older version names the version to install."""
     assert '"__module__": "olsen"' in schema and "olsen." not in schema
     assert json.loads(json.loads(schema)["content"]["olsen"]["content"]) == package.__version__
 
@@ -42,7 +41,7 @@ def test_another_version_of_scikit_learn_is_a_warning(schema, tmp_path):
         package.load(tmp_path / "old.skops")
 
 
-def test_an_opened_model_tells_what_it_knew(tmp_path):
+def test_loaded_models_keep_curves_weights_and_members(tmp_path):
     """Curve, weights and members come back with the file, through scikit-learn's own attributes."""
     import skops.io
 
@@ -51,11 +50,9 @@ def test_an_opened_model_tells_what_it_knew(tmp_path):
     sizes = package.OLSEnsembleRegressorCV(20, random_state=0).fit(X, X[:, 0])
     schemes = package.AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0).fit(X, X[:, 0])
     for model in (sizes, schemes):
-        again = skops.io.loads(skops.io.dumps(model), trusted=trusted)
-        np.testing.assert_array_equal(
-            again.feature_subsets_.indices, model.feature_subsets_.indices
-        )
+        loaded = skops.io.loads(skops.io.dumps(model), trusted=trusted)
+        assert_array_equal(loaded.feature_subsets_.indices, model.feature_subsets_.indices)
         if model is sizes:
-            np.testing.assert_array_equal(again.risk_curve(7), model.risk_curve(7))
+            assert_array_equal(loaded.risk_curve(7), model.risk_curve(7))
         else:
-            assert again.scheme_weights_ == model.scheme_weights_
+            assert loaded.scheme_weights_ == model.scheme_weights_

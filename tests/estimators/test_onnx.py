@@ -63,7 +63,7 @@ def session(proto):
 def computed(proto, X):
     """What the runtime gives, from one input or from one for each column of a data frame."""
     running = session(proto)
-    names = [one.name for one in running.get_inputs()]
+    names = [tensor.name for tensor in running.get_inputs()]
     (out,) = running.run(
         None, {"X": X} if names == ["X"] else {name: X[[name]].to_numpy() for name in names}
     )
@@ -87,7 +87,8 @@ def test_one_node_computes_what_predict_says(estimator):
     for n_targets, (dtype, tolerance) in product([None, 1, 3], [("f4", 1e-6), ("f8", 1e-14)]):
         with case(n_targets, dtype):
             X, y = problem(n_targets)
-            model, rows = estimator.fit(X, y), X.astype(dtype)
+            model = estimator.fit(X, y)
+            rows = X.astype(dtype)
             proto = olsen.onnx.to_onnx(model, rows)
             out = computed(proto, rows)
             assert kinds(proto) == ["Gemm"] and out.dtype == dtype
@@ -113,8 +114,8 @@ def test_types_are_those_of_scikit_learns_linear_regression(estimator):
     def ends(proto):
         running = session(proto)
         return [
-            (one.name, one.type, one.shape)
-            for one in (*running.get_inputs(), *running.get_outputs())
+            (tensor.name, tensor.type, tensor.shape)
+            for tensor in (*running.get_inputs(), *running.get_outputs())
         ]
 
     for n_targets in (None, 3):
@@ -128,7 +129,7 @@ def test_options_are_those_of_skl2onnx():
     X, y = problem()
     proto = olsen.onnx.to_onnx(OLSEnsembleRegressor(20).fit(X, y), X, name="soil", target_opset=15)
     assert proto.graph.name == "soil"
-    assert {one.domain: one.version for one in proto.opset_import}[""] == 15
+    assert {opset.domain: opset.version for opset in proto.opset_import}[""] == 15
 
 
 def test_pipelines_and_searches(estimator):
@@ -161,11 +162,11 @@ def test_data_frames_and_lists_and_sparse_rows():
     )
     pipeline = make_pipeline(columns, OLSEnsembleRegressor(20, random_state=0)).fit(mixed, y)
     proto = olsen.onnx.to_onnx(pipeline, mixed)
-    assert [one.name for one in session(proto).get_inputs()] == list(mixed.columns)
+    assert [tensor.name for tensor in session(proto).get_inputs()] == list(mixed.columns)
     assert same(computed(proto, mixed), pipeline.predict(mixed), 1e-6)
 
 
-def test_what_cannot_be_converted():
+def test_models_that_cannot_be_converted_are_refused():
     X, y = problem()
     with pytest.raises(NotFittedError, match="OLSEnsembleRegressor"):
         olsen.onnx.to_onnx(OLSEnsembleRegressor(), X)

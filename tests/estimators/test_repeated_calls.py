@@ -1,11 +1,10 @@
-"""What users do between two calls, and what they hand over beside X and y: the right answer or a
-word.
-"""
+"""Changes between two calls, weights and splitters: the right answer or a message."""
 
 from itertools import product
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import StratifiedKFold
 
 from loops import case
@@ -16,15 +15,15 @@ from random_problems import random_problem
 def test_a_stream_follows_a_changed_seed_and_keeps_its_intercept(seed):
     X, y = random_problem(seed)
     model = OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30])
-    before = model.predict(X)
+    predictions = model.predict(X)
     with pytest.raises(ValueError, match="fit_intercept was changed from True to False"):
         model.set_params(fit_intercept=False).partial_fit(X[30:], y[30:])
-    np.testing.assert_array_equal(model.predict(X), before)
+    assert_array_equal(model.predict(X), predictions)
     model.set_params(fit_intercept=True, random_state=seed + 1, n_estimators=15).partial_fit(
         X[30:], y[30:]
     )
     expected = OLSEnsembleRegressor(15, random_state=seed + 1).fit(X, y)
-    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-10)
+    assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-10)
 
 
 def test_rows_changed_in_place_are_not_streamed_on(seed):
@@ -40,14 +39,14 @@ def test_rows_changed_in_place_are_not_streamed_on(seed):
             model.partial_fit(X[30:], y[30:])
 
 
-def test_the_number_of_targets_is_told_the_right_way_round(seed):
+def test_a_changed_number_of_targets_is_named(seed):
     X, Y = random_problem(seed, q=2)
     with pytest.raises(ValueError, match="y has 1 targets, but earlier batches had 2"):
         OLSEnsembleRegressor(10).fit(X, Y).partial_fit(X, Y[:, 0])
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_batch_of_equal_targets_is_nothing_to_warn_of(seed):
+def test_a_batch_of_equal_targets_does_not_warn(seed):
     X, y = random_problem(seed)
     OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30]).partial_fit(
         X[30:33], np.ones(3)
@@ -60,7 +59,7 @@ def test_results_belong_to_the_user(seed):
     curve = model.risk_curve(7)
     for values in model.cv_results_.values():
         values[:] = 1
-    np.testing.assert_array_equal(model.risk_curve(7), curve)
+    assert_array_equal(model.risk_curve(7), curve)
     fresh = OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
     assert model.set_params(n_estimators=20).fit(X, y).max_features_ == fresh.max_features_
 
@@ -68,7 +67,8 @@ def test_results_belong_to_the_user(seed):
 def test_the_unit_of_the_weights_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((12_000, 4))
-    y, weight = X[:, 0] + rng.standard_normal(12_000), rng.uniform(0.5, 2, 12_000)
+    y = X[:, 0] + rng.standard_normal(12_000)
+    weight = rng.uniform(0.5, 2, 12_000)
     for model in (
         *(OLSEnsembleRegressorCV(10, cv=cv, random_state=seed) for cv in (None, "gcv", 4)),
         *(OLSEnsembleRegressorCV(cv=cv, sampling="determinantal") for cv in (None, "gcv", 4)),
@@ -77,40 +77,42 @@ def test_the_unit_of_the_weights_does_not_matter(seed):
             for cv in (None, 4)
         ),
     ):
-        one, ten = (model.fit(X, y, factor * weight).best_score_ for factor in (1, 10))
+        score, score_of_ten_times = (
+            model.fit(X, y, factor * weight).best_score_ for factor in (1, 10)
+        )
         with case(model):
-            assert one == pytest.approx(ten, rel=1e-9) and 0.8 < -one < 1.2
+            assert score == pytest.approx(score_of_ten_times, rel=1e-9) and 0.8 < -score < 1.2
 
 
 def test_a_splitter_sees_the_targets_of_the_rows_that_count(seed):
     rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((60, 6)), np.sort(rng.integers(0, 2, 60)).astype(float)
-    y[:3], y[-3:] = 0, 1
+    X = rng.standard_normal((60, 6))
+    y = np.sort(rng.integers(0, 2, 60)).astype(float)
+    y[:3] = 0
+    y[-3:] = 1
     weight = np.ones(60)
     weight[5] = 0
-    kept = weight > 0
+    positive = weight > 0
     for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
         model = make(n_estimators=10, cv=StratifiedKFold(3), random_state=seed)
         assert model.fit(X, y, weight).best_score_ == pytest.approx(
-            model.fit(X[kept], y[kept]).best_score_, rel=1e-9
+            model.fit(X[positive], y[positive]).best_score_, rel=1e-9
         )
 
 
-def test_left_out_predictions_are_aligned_with_the_rows_given(seed):
+def test_held_out_predictions_are_aligned_with_the_rows(seed):
     X, y = random_problem(seed)
     weight = np.ones(len(y))
     weight[::4] = 0
     for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
         model = make(n_estimators=10, random_state=seed).fit(X, y, weight)
         assert model.cv_prediction_.shape == y.shape
-        np.testing.assert_array_equal(np.isnan(model.cv_prediction_), weight == 0)
+        assert_array_equal(np.isnan(model.cv_prediction_), weight == 0)
 
 
 def test_the_error_is_that_of_the_scaled_model(seed):
-    """Members of all columns are one least squares: its left-out predictions, scaled, are the
-    model's.
-
-    So are those of determinantal members, whatever their size.
+    """Held-out predictions of members of all columns, scaled, are those of the model; so are those of
+    determinantal members of any size.
     """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((50, 5))

@@ -30,9 +30,7 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # of forking with threads: that is what we do here
+            warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is intended
             self.pid = os.fork()
         if not self.pid:
             _be_a_child(function, arguments, write, stderr)
@@ -42,7 +40,9 @@ class Child:
         """What the function returned, or the exception that it raised as (type, words); Ended if it
         died or hung.
         """
-        received, until, part = b"", time.monotonic() + longest, None
+        received = b""
+        until = time.monotonic() + longest
+        part = None
         while part != b"":
             if not select.select([self.read], [], [], max(0.0, until - time.monotonic()))[0]:
                 os.kill(self.pid, signal.SIGKILL)
@@ -65,10 +65,9 @@ def _be_a_child(function, arguments, write, stderr):
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 2)
-        sys.stderr, sys.stdout = (
-            os.fdopen(2, "w"),
-            os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"),
-        )  # pytest has put others there
+        # pytest has replaced both streams
+        sys.stderr = os.fdopen(2, "w")
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         try:
             answer = function(*arguments)
         except BaseException as error:
@@ -89,26 +88,29 @@ def problem(n, p, seed=0):
 
 
 def table_of(n, p):
-    """The same as an Arrow table with the target y."""
+    """Data of a linear model as an Arrow table with the target y."""
     X, y = problem(n, p)
     return pytest.importorskip("pyarrow").table({f"x{j}": X[:, j] for j in range(p)} | {"y": y})
 
 
-def same(found, coef):
-    """Whether these are the coefficients, up to rounding: memory and threads may choose another
-    solver.
-    """
-    return np.allclose(found, coef, rtol=1e-6, atol=1e-8 * np.abs(coef).max())
+def same(actual, coef):
+    """Whether coefficients agree up to rounding: memory and threads may choose another solver."""
+    return np.allclose(actual, coef, rtol=1e-6, atol=1e-8 * np.abs(coef).max())
 
 
 def coefficients(path):
-    """Of a model file of the command."""
+    """Coefficients of a model file of the command."""
     return olsen.load(path).steps[-1][1].coef_
 
 
-def one_line(code, said):
+def one_line(code, message):
     """Whether the command ended as it should where it cannot go on."""
-    return code == 1 and said.startswith("olsen: ") and said.count("\n") == 1 and len(said) > 10
+    return (
+        code == 1
+        and message.startswith("olsen: ")
+        and message.count("\n") == 1
+        and len(message) > 10
+    )
 
 
 def after(seconds, function):

@@ -15,7 +15,9 @@ class Fault:
     """One line of the table."""
 
     def __init__(self):
-        self.outcomes, self.lost, self.slowest = Counter(), [], None
+        self.outcomes = Counter()
+        self.lost = []
+        self.slowest = None
 
     def add(self, outcome, seconds=None):
         """Count a harmless end, and how long it took to come."""
@@ -23,10 +25,10 @@ class Fault:
         if seconds is not None:
             self.slowest = max(seconds, self.slowest or 0.0)
 
-    def lose(self, what):
+    def lose(self, loss):
         """Count something that was lost, in words."""
         self.outcomes["LOST"] += 1
-        self.lost.append(what)
+        self.lost.append(loss)
 
     def judge(self, child, fine, words="", longest=120.0):
         """Count how a child ended: an answer that is none of the fine ones is lost, as is a child
@@ -46,11 +48,11 @@ class Fault:
             code = Child(function, *arguments, stderr=str(folder / "err")).answer()
         except Ended as error:
             return self.lose(str(error))
-        said = (folder / "err").read_text()
+        message = (folder / "err").read_text()
         (folder / "err").unlink()
         damaged = damage(code)
-        if damaged or not (code == 0 or one_line(code, said)):
-            return self.lose(f"{damaged}, {code}: {said[-300:]}")
+        if damaged or not (code == 0 or one_line(code, message)):
+            return self.lose(f"{damaged}, {code}: {message[-300:]}")
         return self.add("right" if code == 0 else "one line, exit code 1")
 
 
@@ -69,17 +71,16 @@ def pytest_configure(config):
 
 @pytest.fixture
 def fault(request):
-    """``fault(words)`` is the line of the table with these words; the test fails if anything was
-    lost.
-    """
-    rows, mine = request.config.stash[ROWS], []
+    """``fault(words)`` is the line of the table with the words; the test fails if anything was lost."""
+    rows = request.config.stash[ROWS]
+    mine = []
 
     def line(words):
         mine.append(rows.setdefault(words, Fault()))
         return mine[-1]
 
     yield line
-    lost = [what for row in mine for what in row.lost]
+    lost = [loss for row in mine for loss in row.lost]
     assert not lost, lost[:5]
 
 

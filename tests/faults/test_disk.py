@@ -48,7 +48,7 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def finished(tmp_path_factory):
     """A table, a model, and what every command writes where there is room."""
     folder = tmp_path_factory.mktemp("made")
     pq.write_table(table_of(1500, 8), folder / "t.parquet")
@@ -75,17 +75,17 @@ def disk(tmp_path):
     """``disk(bytes)`` makes the folder `out` a disk of this size; without the right to mount, files
     are limited.
     """
-    place = tmp_path / "out"
+    folder = tmp_path / "out"
 
     def unmount():
-        while os.path.ismount(place):
-            subprocess.run(["umount", str(place)], check=True)
+        while os.path.ismount(folder):
+            subprocess.run(["umount", str(folder)], check=True)
 
     def make(n_bytes):
         unmount()
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={n_bytes}", "tmpfs", str(place)]
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={n_bytes}", "tmpfs", str(folder)]
         return n_bytes if subprocess.run(command, capture_output=True).returncode else None
 
     yield make
@@ -101,53 +101,55 @@ def within(limit, folder, function, *arguments):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_full_disk(fault, made, disk, tmp_path, name, seed):
+def test_a_full_disk(fault, finished, disk, tmp_path, name, seed):
     for path in ("t.parquet", "m.skops"):
-        shutil.copy(made / path, tmp_path)
-    whole, rng = files(made / name), np.random.default_rng([seed, len(name)])
-    room = {
-        path: -(-len(content) // 4096) * 4096 for path, content in whole.items()
+        shutil.copy(finished / path, tmp_path)
+    complete = files(finished / name)
+    rng = np.random.default_rng([seed, len(name)])
+    disk_bytes = {
+        path: -(-len(content) // 4096) * 4096 for path, content in complete.items()
     }  # bytes on a disk
     trials = {
-        path for path in whole if path.startswith("trials")
+        path for path in complete if path.startswith("trials")
     }  # finished ones are not run again
-    wanted = sum(room[path] for path in set(whole) - trials)
-    for earlier in (trials, set(whole)):
-        for size in rng.uniform(0.05 * wanted, 1.3 * wanted, 4 if trials else 6).astype(int):
-            limit = disk(sum(room[path] for path in earlier) + int(size) // 4096 * 4096 + 8192)
+    needed = sum(disk_bytes[path] for path in set(complete) - trials)
+    for earlier in (trials, set(complete)):
+        for size in rng.uniform(0.05 * needed, 1.3 * needed, 4 if trials else 6).astype(int):
+            limit = disk(
+                sum(disk_bytes[path] for path in earlier) + int(size) // 4096 * 4096 + 8192
+            )
             for path in earlier:
                 (tmp_path / "out" / path).parent.mkdir(exist_ok=True)
-                shutil.copy(made / name / path, tmp_path / "out" / path)
-            before = files(tmp_path / "out")
+                shutil.copy(finished / name / path, tmp_path / "out" / path)
+            existing = files(tmp_path / "out")
 
-            def damage(code, before=before):
+            def damage(code, existing=existing):
                 """Files that are neither earlier ones nor of the size of whole ones, are hidden, or
                 have gone.
                 """
                 now = files(tmp_path / "out")
                 new = {
-                    path: content for path, content in now.items() if content != before.get(path)
+                    path: content for path, content in now.items() if content != existing.get(path)
                 }
                 half = [
                     path
                     for path, content in new.items()
-                    if not near(content, whole.get(path, content))
+                    if not near(content, complete.get(path, content))
                 ]
-                hidden, gone = (
-                    [path for path in now if Path(path).name.startswith(".")],
-                    set(before) - set(now),
-                )
+                hidden = [path for path in now if Path(path).name.startswith(".")]
+                gone = set(existing) - set(now)
                 return (
                     f"half {half}, hidden {hidden}, gone {gone}" if half or hidden or gone else ""
                 )
 
             row = fault(f"disk full, {name}")
-            row.command(tmp_path, damage, within, limit, str(tmp_path), cli.main, COMMANDS[name])
+            command = (limit, str(tmp_path), cli.main, COMMANDS[name])
+            row.command(tmp_path, damage, within, *command)
 
 
-def near(content, other):
+def near(content, expected):
     """Versions, times and seconds in a file make it a little longer or shorter."""
-    return abs(len(content) - len(other)) <= 0.02 * len(other) + 64
+    return abs(len(content) - len(expected)) <= 0.02 * len(expected) + 64
 
 
 def simulate():
@@ -163,22 +165,22 @@ def test_a_full_disk_under_a_simulation(fault, disk, tmp_path, seed):
     """None of the trials that are there is lost or damaged."""
     row = fault("disk full, simulation trials")
     disk(2**20)
-    whole = Child(within, None, str(tmp_path), simulate).answer()
+    expected = Child(within, None, str(tmp_path), simulate).answer()
     for size in np.random.default_rng(seed).integers(1, 10, 6):
         limit = disk(4096 * int(size))
-        found = Child(within, limit, str(tmp_path), simulate).answer()
+        result = Child(within, limit, str(tmp_path), simulate).answer()
         hidden = [name for name in os.listdir(tmp_path / "out") if name.startswith(".")]
         for path in (tmp_path / "out").iterdir():
             np.load(path)["values"]
-        in_words = isinstance(found, str) and "nothing was changed" in found
-        if hidden or not (in_words or np.allclose(found, whole)):
-            row.lose(f"{hidden} {found}")
+        in_words = isinstance(result, str) and "nothing was changed" in result
+        if hidden or not (in_words or np.allclose(result, expected)):
+            row.lose(f"{hidden} {result}")
         else:
             row.add("error in words" if in_words else "right")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_a_device_and_an_output_that_are_full(fault, made):
+def test_a_device_and_an_output_that_are_full(fault, finished):
     row = fault("/dev/full as output and as standard output")
     runs = [
         (["predict", "m.skops", "t.parquet", "--out", "/dev/full"], os.devnull),
@@ -190,7 +192,9 @@ def test_a_device_and_an_output_that_are_full(fault, made):
     for arguments, stdout in runs:
         command = [sys.executable, "-m", "olsen", *arguments]
         with open(stdout, "w") as out:
-            done = subprocess.run(command, cwd=made, stdout=out, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(
+                command, cwd=finished, stdout=out, stderr=subprocess.PIPE, text=True
+            )
         if one_line(done.returncode, done.stderr):
             row.add("one line, exit code 1")
         else:

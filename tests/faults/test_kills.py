@@ -1,8 +1,8 @@
-"""The command ended by a signal at any moment: inputs as they were, outputs old or whole, the next
-run undisturbed.
+"""The command ended by a signal at any moment: inputs are unchanged, outputs old or complete, the
+next run undisturbed.
 
-A few kills are made by every run of the tests, fifty by ``make test-faults``, and eight of signals
-it can hear.
+Every run of the tests makes a few kills, ``make test-faults`` fifty, and eight by signals that the
+command can handle.
 """
 
 import hashlib
@@ -22,7 +22,8 @@ import pytest
 
 from olsen import cli
 
-pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and locks of POSIX")
@@ -81,12 +82,12 @@ def content(path):
 
 def contents(folder):
     """What all files say that are not temporary ones."""
-    found = [
+    paths = [
         path
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.name.startswith(".")
     ]
-    return {str(path.relative_to(folder)): content(path) for path in found}
+    return {str(path.relative_to(folder)): content(path) for path in paths}
 
 
 def hidden(folder):
@@ -94,7 +95,7 @@ def hidden(folder):
 
 
 def run_here(folder, arguments):
-    """The same in this process, where everything is imported already."""
+    """Run the command in this process, where everything is imported already."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["olsen", *arguments])  # which a report shows
@@ -102,81 +103,82 @@ def run_here(folder, arguments):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """For every command a folder with inputs and outputs of an earlier run, and one with those that
-    it makes now.
+def finished(tmp_path_factory):
+    """Folders with inputs and outputs of an earlier run ("old") and of a run now ("new"), for every
+    command.
     """
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("finished")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4))
     rows = np.column_stack([X, X @ np.arange(1.0, 5) + rng.standard_normal(300)])
     np.savetxt(folder / "t.csv", rows, delimiter=",", header="a,b,c,d,y", comments="")
     run_here(folder, (*FIT, "--out", "m.skops"))
-    for name, (arguments, other) in COMMANDS.items():
-        for kind, extra in (("old", other), ("new", ())):
-            place = folder / f"{name} {kind}"
-            place.mkdir()
-            for one in INPUTS:
-                shutil.copy(folder / one, place)
-            run_here(place, (*arguments, *extra))
+    for name, (arguments, earlier_options) in COMMANDS.items():
+        for kind, extra in (("old", earlier_options), ("new", ())):
+            outputs = folder / f"{name} {kind}"
+            outputs.mkdir()
+            for name_of_input in INPUTS:
+                shutil.copy(folder / name_of_input, outputs)
+            run_here(outputs, (*arguments, *extra))
     return folder
 
 
-def kill(made, place, name, earlier, moment, number="SIGKILL"):
+def kill(finished, folder, name, earlier, moment, number="SIGKILL"):
     """Start a command and end it, after some seconds or when files are there; how it ended, and
     what went wrong.
     """
-    shutil.copytree(made / f"{name} {'old' if earlier else 'new'}", place)
+    shutil.copytree(finished / f"{name} {'old' if earlier else 'new'}", folder)
     if not earlier:
-        shutil.rmtree(place / "out")
-    with start(place, COMMANDS[name][0]) as process:
-        while callable(moment) and process.poll() is None and not moment(place):
+        shutil.rmtree(folder / "out")
+    with start(folder, COMMANDS[name][0]) as process:
+        while callable(moment) and process.poll() is None and not moment(folder):
             time.sleep(0.001)
         time.sleep(0 if callable(moment) else moment)
-        ended, sent = process.poll() is not None, time.monotonic()
+        ended = process.poll() is not None
+        sent = time.monotonic()
         process.send_signal(getattr(signal, number))
-        _, said = process.communicate()
-    wrong = changed_inputs(made, place) + half_outputs(made, place, name, earlier)
+        _, message = process.communicate()
+    losses = changed_inputs(finished, folder) + half_outputs(finished, folder, name, earlier)
     if number == "SIGINT":  # code runs before the end: it removes temporary files, and says so
-        wrong += [f"left {path}" for path in hidden(place)]
-        if process.returncode and (process.returncode, said) != (130, "olsen: stopped\n"):
-            wrong.append(f"{process.returncode} {said[-300:]}")
-    how = "ended while it wrote" if hidden(place) else "had ended" if ended else "ended"
-    return how, wrong, time.monotonic() - sent
+        losses += [f"left {path}" for path in hidden(folder)]
+        if process.returncode and (process.returncode, message) != (130, "olsen: stopped\n"):
+            losses.append(f"{process.returncode} {message[-300:]}")
+    ending = "ended while it wrote" if hidden(folder) else "had ended" if ended else "ended"
+    return ending, losses, time.monotonic() - sent
 
 
-def changed_inputs(made, place):
+def changed_inputs(finished, folder):
     return [
-        f"{one} changed"
-        for one in INPUTS
-        if (place / one).read_bytes() != (made / one).read_bytes()
+        f"{name} changed"
+        for name in INPUTS
+        if (folder / name).read_bytes() != (finished / name).read_bytes()
     ]
 
 
-def half_outputs(made, place, name, earlier):
-    """Outputs that are neither those of before nor those of now; of a simulation some trials may be
-    there.
-    """
-    old, new = (contents(made / f"{name} {kind}" / "out") for kind in ("old", "new"))
-    found, wrong = contents(place / "out"), []
-    for one, said in found.items():
-        whole = said == new.get(one) or (earlier and said == old.get(one))
-        if not whole and not (
-            one.startswith("trials") and np.load(place / "out" / one)["values"].size
+def half_outputs(finished, folder, name, earlier):
+    """Outputs that are neither old nor new; some trials of a simulation may be there."""
+    old, new = (contents(finished / f"{name} {kind}" / "out") for kind in ("old", "new"))
+    outputs = contents(folder / "out")
+    wrong = []
+    for file, content in outputs.items():
+        is_complete = content == new.get(file) or (earlier and content == old.get(file))
+        if not is_complete and not (
+            file.startswith("trials") and np.load(folder / "out" / file)["values"].size
         ):
-            wrong.append(f"half of {one}")
-    return [*wrong, *(f"lost {one}" for one in old if earlier and one not in found)]
+            wrong.append(f"half of {file}")
+    return [*wrong, *(f"lost {file}" for file in old if earlier and file not in outputs)]
 
 
-def differences(made, place, name):
+def differences(finished, folder, name):
     """What the next run did not set right."""
-    new, found = contents(made / f"{name} new" / "out"), contents(place / "out")
-    wrong = [f"the next run made another {one}" for one in new if found.get(one) != new[one]]
-    return [*wrong, *changed_inputs(made, place)]
+    new = contents(finished / f"{name} new" / "out")
+    outputs = contents(folder / "out")
+    wrong = [f"the next run made another {file}" for file in new if outputs.get(file) != new[file]]
+    return [*wrong, *changed_inputs(finished, folder)]
 
 
-def test_a_few_kills(made, tmp_path, seed):
-    """Of each command one: as it begins to write, and where some trials of a simulation are there."""
+def test_a_few_kills(finished, tmp_path, seed):
+    """One kill of each command: as it begins to write, and after some trials of a simulation."""
     draw = random.Random(seed)
     plan = [(tmp_path / name, name, draw.random() < 0.5, hidden) for name in ("fit", "predict")]
     plan.append(
@@ -184,49 +186,50 @@ def test_a_few_kills(made, tmp_path, seed):
             tmp_path / "reproduce",
             "reproduce",
             False,
-            lambda place: list(place.glob("out/trials/*.npz")),
+            lambda folder: list(folder.glob("out/trials/*.npz")),
         )
     )
     with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(lambda one: kill(made, *one), plan))
+        outcomes = list(pool.map(lambda item: kill(finished, *item), plan))
     assert not (tmp_path / "reproduce" / "out" / "figure4.csv").exists(), (
         "it was killed before the end"
     )
-    for (place, name, *_), (_, wrong, _) in zip(plan, outcomes, strict=True):
-        run_here(place, COMMANDS[name][0])
-        wrong += differences(made, place, name)
-        assert not wrong, f"{name}, seed {seed}: {wrong}"
+    for (folder, name, *_), (_, losses, _) in zip(plan, outcomes, strict=True):
+        run_here(folder, COMMANDS[name][0])
+        losses += differences(finished, folder, name)
+        assert not losses, f"{name}, seed {seed}: {losses}"
 
 
 @pytest.mark.faults
-def test_fifty_kills(fault, made, tmp_path, seed):
+def test_fifty_kills(fault, finished, tmp_path, seed):
     """At random moments of each command, with earlier outputs and without; the next run is a
     process, too.
     """
-    draw, seconds = random.Random(seed), {}
-    made = shutil.copytree(made, tmp_path / "made")
+    draw = random.Random(seed)
+    seconds = {}
+    finished = shutil.copytree(finished, tmp_path / "finished")
     for name, (arguments, _) in COMMANDS.items():
-        shutil.rmtree(made / f"{name} new" / "out")
-        seconds[name] = run(made / f"{name} new", arguments)
+        shutil.rmtree(finished / f"{name} new" / "out")
+        seconds[name] = run(finished / f"{name} new", arguments)
     print(f"seed {seed}, seconds {seconds}")
-    first = {
-        "SIGKILL": 0.0,
-        "SIGTERM": 0.3,
-        "SIGINT": 0.3,
-    }  # of the time it takes: before, Python hears them itself
+    # fraction of the time that the command takes, before which Python handles the signal itself
+    first = {"SIGKILL": 0.0, "SIGTERM": 0.3, "SIGINT": 0.3}
     plan = [
         (name, i % 2 == 0, draw.uniform(first[number] * seconds[name], seconds[name]), number)
         for i, (name, number) in enumerate(KILLS + HEARD)
     ]
 
     def judge(item):
-        place, name = tmp_path / str(item[0]), item[1][0]
-        how, wrong, took = kill(made, place, *item[1])
-        run(place, COMMANDS[name][0])
-        return how, wrong + differences(made, place, name), took
+        folder = tmp_path / str(item[0])
+        name = item[1][0]
+        ending, losses, took = kill(finished, folder, *item[1])
+        run(folder, COMMANDS[name][0])
+        return ending, losses + differences(finished, folder, name), took
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(judge, enumerate(plan)))
-    for (name, _, moment, number), (how, wrong, took) in zip(plan, outcomes, strict=True):
+    for (name, _, moment, number), (ending, losses, took) in zip(plan, outcomes, strict=True):
         row = fault(f"{number} at a random moment, olsen {name}")
-        row.lose(f"seed {seed}, after {moment:.3f} s: {wrong}") if wrong else row.add(how, took)
+        row.lose(f"seed {seed}, after {moment:.3f} s: {losses}") if losses else row.add(
+            ending, took
+        )

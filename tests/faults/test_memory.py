@@ -40,21 +40,21 @@ FINE = ("right", "MemoryError in words")
 MB = 2**20
 
 
-def limit_to(left):
+def limit_to(spare_bytes):
     """Leave this process so many bytes of its address space (RLIMIT_AS)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     used = next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmSize:"))
-    resource.setrlimit(resource.RLIMIT_AS, (used + int(left), resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + int(spare_bytes), resource.RLIM_INFINITY))
 
 
-def fit_within(left, model, data, coef):
+def fit_within(spare_bytes, model, data, coef):
     """How a fit ends that has so many bytes left, and whether the earlier fit of the model stands."""
-    before = model.coef_.tobytes(), sorted(vars(model))
-    limit_to(left)
+    original = model.coef_.tobytes(), sorted(vars(model))
+    limit_to(spare_bytes)
     try:
         fitted = model.fit(*data)
     except MemoryError as error:
-        unchanged = (model.coef_.tobytes(), sorted(vars(model))) == before
+        unchanged = (model.coef_.tobytes(), sorted(vars(model))) == original
         return (
             "estimator changed"
             if not unchanged
@@ -68,25 +68,25 @@ def test_a_limit_on_memory(fault, tmp_path, seed):
     for make, n, p in KINDS.values():
         data = problem(n, p)
         coef = make(2).fit(*data).coef_
-        for left in rng.uniform(0, 3 * data[0].nbytes + 40 * MB, 10):
+        for spare_bytes in rng.uniform(0, 3 * data[0].nbytes + 40 * MB, 10):
             earlier = make(int(rng.integers(1, 3))).fit(data[0][:200], data[1][:200])
             fault("RLIMIT_AS, arrays in memory").judge(
-                Child(fit_within, left, earlier, data, coef), FINE
+                Child(fit_within, spare_bytes, earlier, data, coef), FINE
             )
     data = tmp_path / "X.npy", tmp_path / "y.npy"
     for path, array in zip(data, problem(100_000, 60), strict=True):
         np.save(path, array)
     for name in ("shared Gram matrix", "size tuned", "adaptive"):
         earlier = KINDS[name][0](2).fit(*data)
-        for left in rng.uniform(0, 150 * MB, 8):
+        for spare_bytes in rng.uniform(0, 150 * MB, 8):
             fault("RLIMIT_AS, blocks").judge(
-                Child(fit_within, left, earlier, data, earlier.coef_), FINE
+                Child(fit_within, spare_bytes, earlier, data, earlier.coef_), FINE
             )
 
 
-def command_within(left, folder):
+def command_within(spare_bytes, folder):
     os.chdir(folder)
-    limit_to(left)
+    limit_to(spare_bytes)
     outputs = ["--out", "m.skops", "--report", "r.html", "--force"]
     return cli.main(
         ["fit", "t.parquet", "--target", "y", "--members", "20", "--jobs", "2", *outputs]
@@ -99,17 +99,19 @@ def test_a_limit_on_memory_of_the_command(fault, tmp_path, seed):
         cli.main(["fit", str(tmp_path / "t.parquet"), "--target", "y", "--members", "2"]) == 0
     )  # loads the libraries
     assert Child(command_within, 2**40, str(tmp_path)).answer() == 0
-    whole = coefficients(tmp_path / "m.skops")
+    expected = coefficients(tmp_path / "m.skops")
 
     def damage(code):
         names = {path.name for path in tmp_path.iterdir()}
         as_before = names == {"t.parquet", "m.skops", "r.html"} and same(
-            coefficients(tmp_path / "m.skops"), whole
+            coefficients(tmp_path / "m.skops"), expected
         )
         return "" if as_before else f"files {names}"
 
-    for left in np.random.default_rng(seed).uniform(0, 150 * MB, 8):
-        fault("RLIMIT_AS, command").command(tmp_path, damage, command_within, left, str(tmp_path))
+    for spare_bytes in np.random.default_rng(seed).uniform(0, 150 * MB, 8):
+        fault("RLIMIT_AS, command").command(
+            tmp_path, damage, command_within, spare_bytes, str(tmp_path)
+        )
 
 
 @pytest.fixture
@@ -143,18 +145,17 @@ def test_a_control_group(fault, group, tmp_path, seed):
     X, y = problem(170_000, 60)
     np.save(tmp_path / "X.npy", X)
     blocks = OLSEnsembleRegressor(20, random_state=0).fit(tmp_path / "X.npy", y)
-    gram, data = (
-        OLSEnsembleRegressor(5, solver="gram", max_features=50, random_state=0),
-        problem(300, 7000),
-    )
-    coef, row = gram.fit(*data).coef_, fault("control group, arrays and blocks")
-    for left in np.random.default_rng(seed).uniform(70, 500, 6) * MB:
-        procs = group(int(left))
+    gram = OLSEnsembleRegressor(5, solver="gram", max_features=50, random_state=0)
+    data = problem(300, 7000)
+    coef = gram.fit(*data).coef_
+    row = fault("control group, arrays and blocks")
+    for limit_bytes in np.random.default_rng(seed).uniform(70, 500, 6) * MB:
+        procs = group(int(limit_bytes))
         for fit in ((gram, data, coef), (blocks, (tmp_path / "X.npy", y), blocks.coef_)):
-            row.judge(Child(fit_in_group, procs, *fit), FINE, f"{fit[0]} {left / MB:.0f} MB")
+            row.judge(Child(fit_in_group, procs, *fit), FINE, f"{fit[0]} {limit_bytes / MB:.0f} MB")
 
 
-def test_the_table_sees_what_is_lost():
+def test_the_table_counts_losses():
     """The counting itself: a child that is killed and one that hangs are not taken for answers."""
     with pytest.raises(Ended, match="SIGKILL"):
         Child(lambda: os.kill(os.getpid(), signal.SIGKILL)).answer()

@@ -47,16 +47,17 @@ def expected():
     return [coefficients(number) for number in range(len(MODELS))]
 
 
-def judge(row, found, coef):
+def judge(row, actual, coef):
     (
         row.add("same coefficients")
-        if np.allclose(found, coef, rtol=1e-9)
+        if np.allclose(actual, coef, rtol=1e-9)
         else row.lose("other coefficients")
     )
 
 
 def test_a_fork_after_fits_and_during_one(fault, expected):
-    row, stop = fault("fork, also while another thread fits"), threading.Event()
+    row = fault("fork, also while another thread fits")
+    stop = threading.Event()
 
     def work():
         while not stop.is_set():
@@ -82,13 +83,13 @@ def test_a_fork_after_fits_and_during_one(fault, expected):
 def test_pools_of_processes_and_threads(fault, expected):
     for method in ("fork", "spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(2) as pool:
-            for i, found in zip(
+            for i, actual in zip(
                 TWICE, pool.map_async(coefficients, TWICE).get(timeout=120), strict=True
             ):
-                judge(fault(f"multiprocessing, {method}"), found, expected[i])
+                judge(fault(f"multiprocessing, {method}"), actual, expected[i])
     for backend in ("loky", "threading"):
-        found = joblib.Parallel(2, backend=backend)(joblib.delayed(coefficients)(i) for i in TWICE)
-        for i, coef in zip(TWICE, found, strict=True):
+        actual = joblib.Parallel(2, backend=backend)(joblib.delayed(coefficients)(i) for i in TWICE)
+        for i, coef in zip(TWICE, actual, strict=True):
             judge(fault(f"joblib, {backend}"), coef, expected[i])
 
 
@@ -138,7 +139,8 @@ atexit.register(blocks)
 
 @pytest.mark.parametrize("name", ENDINGS)
 def test_the_end_of_the_interpreter(fault, name, seed):
-    row, rng = fault(f"interpreter exit, {name}"), np.random.default_rng(seed)
+    row = fault(f"interpreter exit, {name}")
+    rng = np.random.default_rng(seed)
     for _ in range(2):
         code = START + ENDINGS[name].replace("{delay}", f"{rng.uniform(0.05, 0.5):.3f}")
         try:
@@ -178,17 +180,18 @@ def test_the_scheduler_is_lost(fault, tmp_path, number):
     has set.
     """
     dask, da, distributed = map(pytest.importorskip, ("dask", "dask.array", "distributed"))
-    row, place = fault(f"Dask scheduler ended ({number})"), tmp_path / "scheduler.json"
-    scheduler = start("dask_scheduler", "--scheduler-file", str(place), "--port", "0")
+    row = fault(f"Dask scheduler ended ({number})")
+    scheduler_file = tmp_path / "scheduler.json"
+    scheduler = start("dask_scheduler", "--scheduler-file", str(scheduler_file), "--port", "0")
     worker = start(
-        "dask_worker", "--scheduler-file", str(place), "--nthreads", "1", "--death-timeout", "20"
+        "dask_worker", f"--scheduler-file={scheduler_file}", "--nthreads=1", "--death-timeout=20"
     )
     try:
         until = time.monotonic() + 60
-        while not place.exists() and time.monotonic() < until:
+        while not scheduler_file.exists() and time.monotonic() < until:
             time.sleep(0.1)
         with dask.config.set({"distributed.comm.timeouts.connect": "5s"}):
-            client = distributed.Client(scheduler_file=str(place), timeout=60)
+            client = distributed.Client(scheduler_file=str(scheduler_file), timeout=60)
             client.wait_for_workers(1, timeout=60)
             X = da.zeros((12_000, 20), chunks=(500, 20)).map_blocks(slowly, dtype=float)
             ending = after(0.6, lambda: scheduler.send_signal(getattr(signal, number)))
@@ -208,38 +211,41 @@ def test_the_scheduler_is_lost(fault, tmp_path, number):
 
 # ten thousand fits in one process: memory, threads and file handles do not grow
 
-MOST_GROWTH = (
-    8 * 2**20
-)  # bytes in 8000 fits. A leak of one coefficient vector (30 numbers) a fit would be 2 MB, one of
-# the smallest X (40 x 5) 13 MB; the allocator's own swing between two looks was seen below 3 MB
+# bytes in 8000 fits. A leak of one coefficient vector (30 numbers) a fit would be 2 MB, one of the
+# smallest X (40 x 5) 13 MB; the swing of the allocator between two looks was seen below 3 MB
+MAX_GROWTH_BYTES = 8 * 2**20
 
 
 def fit_once(i, X, y):
-    kind, how = i % 20, {"random_state": i, "n_jobs": 1 + (i // 7) % 2}
+    kind = i % 20
+    settings = {"random_state": i, "n_jobs": 1 + (i // 7) % 2}
     if kind < 10:
-        OLSEnsembleRegressor(3, **how).fit(X, y)
+        OLSEnsembleRegressor(3, **settings).fit(X, y)
     elif kind < 13:
-        OLSEnsembleRegressor(3, max_samples=0.7, **how).fit(X, y).predict(X)
+        OLSEnsembleRegressor(3, max_samples=0.7, **settings).fit(X, y).predict(X)
     elif kind < 15:
         OLSEnsembleRegressor(5, random_state=i).fit(X, y).predict_interval(X[:3], coverage=0.8)
     elif kind < 17:
-        OLSEnsembleRegressor(3, **how).fit(lambda: iter([(X[:20], y[:20]), (X[20:], y[20:])]), None)
+        OLSEnsembleRegressor(3, **settings).fit(
+            lambda: iter([(X[:20], y[:20]), (X[20:], y[20:])]), None
+        )
     elif kind < 18:
         (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)[i // 20 % 2](
-            n_estimators=2, **how
+            n_estimators=2, **settings
         ).fit(X, y)
     elif kind < 19:
         DropoutRegressor(random_state=i).fit(X, y)
     else:
-        bad = X.copy()
-        bad[0, 0] = np.nan
+        with_nan = X.copy()
+        with_nan[0, 0] = np.nan
         with pytest.raises(ValueError, match="NaN"):
-            OLSEnsembleRegressor(3).fit(bad, y)
+            OLSEnsembleRegressor(3).fit(with_nan, y)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_ten_thousand_fits(fault):
-    row, looks = fault("soak: small fits in one process"), []
+    row = fault("soak: small fits in one process")
+    looks = []
     rng = np.random.default_rng(0)
     data = [
         (rng.standard_normal((n, p)), rng.standard_normal(n))
@@ -256,5 +262,5 @@ def test_ten_thousand_fits(fault):
             looks.append((resident, threading.active_count(), len(os.listdir("/proc/self/fd"))))
     memory, threads, handles = zip(*looks, strict=True)
     print(f"resident {[m // 2**20 for m in memory]} MB, threads {threads}, handles {handles}")
-    assert memory[-1] - memory[0] < MOST_GROWTH
+    assert memory[-1] - memory[0] < MAX_GROWTH_BYTES
     assert max(threads) <= threads[0] + 1 and handles[-1] <= handles[0]

@@ -61,15 +61,16 @@ def blas():
     ]
 
 
-def fit_until_interrupted(model, data, small, before, number):
+def fit_until_interrupted(model, data, small, state):
     """When the interrupt was heard, and what it left behind."""
+    original, number = state
     try:
         model.fit(*data)
         time.sleep(60)  # the signal comes after the end
     except KeyboardInterrupt:
         heard = time.monotonic()
     wrong = []
-    if model.coef_.tobytes() != before and not same(model.coef_, np.frombuffer(before)):
+    if model.coef_.tobytes() != original and not same(model.coef_, np.frombuffer(original)):
         wrong.append("estimator changed")
     if blas() != number:
         wrong.append(f"BLAS has {blas()} threads, had {number}")
@@ -88,19 +89,22 @@ def fit_until_interrupted(model, data, small, before, number):
 
 @pytest.mark.parametrize("name", FITS)
 def test_an_interrupt_at_a_random_moment(fault, name, seed, tmp_path):
-    (model, shape), small = FITS[name], problem(60, 10)
-    data, small_coef = problem(*shape), type(model)(**model.get_params()).fit(*small).coef_
+    model, shape = FITS[name]
+    small = problem(60, 10)
+    data = problem(*shape)
+    small_coef = type(model)(**model.get_params()).fit(*small).coef_
     if name == "blocks":
         np.save(tmp_path / "X.npy", data[0])
         data = tmp_path / "X.npy", data[1]
     model.fit(*data)
     began = time.monotonic()
     model.fit(*data)
-    seconds, rng = time.monotonic() - began, np.random.default_rng([seed, len(name)])
+    seconds = time.monotonic() - began
+    rng = np.random.default_rng([seed, len(name)])
     row = fault(f"SIGINT, {name}")
     for delay in rng.uniform(0.0, 1.1 * seconds, 10):
         child = Child(
-            fit_until_interrupted, model, data, (small, small_coef), model.coef_.tobytes(), blas()
+            fit_until_interrupted, model, data, (small, small_coef), (model.coef_.tobytes(), blas())
         )
         time.sleep(0.02 + delay)
         sent = time.monotonic()
@@ -120,7 +124,9 @@ def test_an_interrupt_at_a_random_moment(fault, name, seed, tmp_path):
 
 def interrupted_calls(model, data, number):
     """Fit while a real SIGINT comes at a certain call in the threads and BLAS; what it left behind."""
-    folder, seen, before = os.path.dirname(_execution.__file__), 0, blas()
+    folder = os.path.dirname(_execution.__file__)
+    seen = 0
+    n_threads = blas()
     coef = model.fit(*data).coef_
 
     def trace(frame, event, argument):
@@ -142,7 +148,7 @@ def interrupted_calls(model, data, number):
         pass
     finally:
         sys.settrace(None)
-    wrong = [] if blas() == before else [f"BLAS has {blas()} threads, had {before}"]
+    wrong = [] if blas() == n_threads else [f"BLAS has {blas()} threads, had {n_threads}"]
     if not same(model.fit(*data).coef_, coef):
         wrong.append("the next fit is another")
     return wrong, seen
@@ -150,16 +156,16 @@ def interrupted_calls(model, data, number):
 
 def test_an_interrupt_at_every_call_in_our_threads(fault):
     """Not at random: call by call, so that none is missed by luck."""
-    data, model = (
-        problem(400, 40),
-        OLSEnsembleRegressor(30, max_samples=0.5, random_state=0, n_jobs=2),
-    )
-    row, number = fault("SIGINT at each call in the thread and BLAS machinery"), 1
+    data = problem(400, 40)
+    model = OLSEnsembleRegressor(30, max_samples=0.5, random_state=0, n_jobs=2)
+    row = fault("SIGINT at each call in the thread and BLAS machinery")
+    number = 1
     while True:
         try:
             wrong, seen = Child(interrupted_calls, model, data, number).answer(longest=20)
         except (Ended, ValueError) as error:
-            wrong, seen = [str(error)], number
+            wrong = [str(error)]
+            seen = number
         if seen < number:
             break
         row.lose(f"call {number}: {wrong}") if wrong else row.add("as before")

@@ -1,13 +1,12 @@
 """olsen in the shape of the estimators that scikit-learn's own tests ask for, through its public
 interface only.
 
-- ``LinearRegression``: an ensemble whose members hold all rows and all columns. Three of them,
-  which are equal.
+- ``LinearRegression``: an ensemble of three equal members, which hold all rows and all columns.
 - ``Ridge``: least squares on the system augmented by sqrt(alpha) times the identity, with targets
   of zero.
 
-They have the parameters of scikit-learn's own, from which they derive. What a test asks for and
-olsen does not have ends that test as not applicable, with the reason.
+Both derive from scikit-learn's classes and have their parameters. A test that asks for a feature
+that olsen does not have is skipped as not applicable, with the reason.
 """
 
 import numpy as np
@@ -20,17 +19,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from olsen import OLSEnsembleRegressor
 
-FITS = []  # of olsen in the running test: a test that makes none says nothing about us
+FITS = []  # models of olsen in the running test, which must not be empty
 
 
-def refuse(asked, what):
-    """End the running test if it asks for what olsen does not have."""
+def refuse(asked, feature):
+    """Skip the running test if it asks for a feature that olsen does not have."""
     if asked:
-        pytest.skip(f"asks for what olsen does not have: {what}")
+        pytest.skip(f"asks for what olsen does not have: {feature}")
 
 
 def fitted(model, X, y, sample_weight=None):
-    """Fit, and note it; also the fits that are refused."""
+    """Fit a model that is listed in FITS, also if the fit is refused."""
     FITS.append(model)
     return model.fit(X, y, sample_weight)
 
@@ -42,11 +41,9 @@ class LinearRegression(LinearRegressionThere):
         refuse(self.positive, "coefficients constrained to be positive")
         model = OLSEnsembleRegressor(3, 1.0, fit_intercept=self.fit_intercept, n_jobs=self.n_jobs)
         self.model_ = fitted(model, X, y, sample_weight)
-        self.coef_, self.intercept_, self.n_features_in_ = (
-            model.coef_,
-            model.intercept_,
-            model.n_features_in_,
-        )
+        self.coef_ = model.coef_
+        self.intercept_ = model.intercept_
+        self.n_features_in_ = model.n_features_in_
         return self
 
     def predict(self, X):
@@ -61,7 +58,7 @@ class Ridge(RidgeThere):
     """
 
     def fit(self, X, y, sample_weight=None):
-        """Fit every target with its own penalty, or all of them with one."""
+        """Fit every target with a separate penalty, or all targets with one penalty."""
         refuse(self.positive, "coefficients constrained to be positive")
         xp, follows = get_namespace(X)
         if follows:
@@ -85,13 +82,13 @@ class Ridge(RidgeThere):
                 f" {Y.shape[1]}"
             )
         targets = [Y] if len(alphas) == 1 else [Y[:, t : t + 1] for t in range(Y.shape[1])]
-        each = [
-            penalised(X, one, weight, alpha, self.fit_intercept)
-            for one, alpha in zip(targets, alphas, strict=True)
+        fits = [
+            penalised(X, target, weight, alpha, self.fit_intercept)
+            for target, alpha in zip(targets, alphas, strict=True)
         ]
-        coef, intercept = (xp.concat(parts) for parts in zip(*each, strict=True))
-        one = Y.shape[1] == 1 and (y.ndim == 1 or not follows)
-        self.coef_ = coef[0, :] if one else coef
+        coef, intercept = (xp.concat(parts) for parts in zip(*fits, strict=True))
+        is_vector = Y.shape[1] == 1 and (y.ndim == 1 or not follows)
+        self.coef_ = coef[0, :] if is_vector else coef
         self.intercept_ = (
             (intercept[0] if y.ndim == 1 else intercept) if self.fit_intercept else 0.0
         )
@@ -99,12 +96,9 @@ class Ridge(RidgeThere):
         return self
 
     def _alphas_elsewhere(self):
-        one = isinstance(self.alpha, (int, float))
-        return (
-            [float(self.alpha)]
-            if one
-            else [float(self.alpha[t]) for t in range(self.alpha.shape[0])]
-        )
+        if isinstance(self.alpha, (int, float)):
+            return [float(self.alpha)]
+        return [float(self.alpha[t]) for t in range(self.alpha.shape[0])]
 
 
 def penalised(X, Y, weight, alpha, fit_intercept):
@@ -120,16 +114,17 @@ def penalised(X, Y, weight, alpha, fit_intercept):
     ones = fit_intercept and sp.issparse(X)
     if ones:
         X = sp.hstack([X, np.ones((X.shape[0], 1), dtype=X.dtype)], format="csr")
-    there = {"dtype": X.dtype, "device": device(Y)}
-    mean_x, mean_y = xp.zeros(X.shape[1], **there), xp.zeros_like(Y[0, :])
+    like_X = {"dtype": X.dtype, "device": device(Y)}
+    mean_x = xp.zeros(X.shape[1], **like_X)
+    mean_y = xp.zeros_like(Y[0, :])
     if fit_intercept and not ones:
         shares = xp.ones_like(Y[:, 0]) if weight is None else weight
         mean_x, mean_y = (shares @ Z / xp.sum(shares) for Z in (X, Y))
-    penalty = xp.eye(X.shape[1] - ones, X.shape[1], **there) * alpha**0.5
+    penalty = xp.eye(X.shape[1] - ones, X.shape[1], **like_X) * alpha**0.5
     A = sp.vstack([X, penalty]) if sp.issparse(X) else xp.concat([X - mean_x, penalty])
-    B = xp.concat([Y - mean_y, xp.zeros((penalty.shape[0], Y.shape[1]), **there)])
-    both = None if weight is None else np.concatenate([weight, np.ones(len(penalty))])
-    coef = fitted(OLSEnsembleRegressor(1, 1.0, fit_intercept=False), A, B, both).coef_
+    B = xp.concat([Y - mean_y, xp.zeros((penalty.shape[0], Y.shape[1]), **like_X)])
+    weights = None if weight is None else np.concatenate([weight, np.ones(len(penalty))])
+    coef = fitted(OLSEnsembleRegressor(1, 1.0, fit_intercept=False), A, B, weights).coef_
     return (coef[:, :-1], coef[:, -1]) if ones else (coef, mean_y - coef @ mean_x)
 
 

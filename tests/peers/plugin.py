@@ -15,7 +15,8 @@ import sklearn.linear_model
 from not_applicable import LISTED
 
 UNSAID = "scikit-learn skips this combination itself, without a reason"
-REASONS, UNMATCHED = Counter(), set(LISTED)
+REASONS = Counter()
+UNMATCHED = set(LISTED)
 
 
 def pytest_configure(config):
@@ -42,17 +43,14 @@ def pytest_runtest_makereport(item, call):
     ours = report.passed and bool(adapters.FITS)
     why = ""
     if entry and ours:
-        report.outcome, report.longrepr = (
-            "failed",
-            f"{item.name}: listed as not applicable, but passes",
-        )
+        report.outcome = "failed"
+        report.longrepr = f"{item.name}: listed as not applicable, but passes"
     elif report.passed and not ours and not entry:
-        report.outcome, report.longrepr = (
-            "failed",
-            f"{item.name}: passes without us, and is not listed",
-        )
+        report.outcome = "failed"
+        report.longrepr = f"{item.name}: passes without us, and is not listed"
     elif entry:
-        report.outcome, why = "skipped", LISTED[entry]
+        report.outcome = "skipped"
+        why = LISTED[entry]
         report.longrepr = (str(item.path), 0, why)
     elif report.skipped:
         why = getattr(report, "wasxfail", None) or report.longrepr[2].removeprefix("Skipped: ")

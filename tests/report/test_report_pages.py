@@ -1,8 +1,7 @@
-"""The report of a fit: what it says is so, and what it draws can be read off."""
+"""The report of a fit: its numbers are those of the model, and its charts can be read off."""
 
 import base64
 import hashlib
-import json
 import re
 import unicodedata
 from html import escape, unescape
@@ -11,7 +10,6 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
-from sklearn.dummy import DummyRegressor
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 
 from loops import case
@@ -39,38 +37,39 @@ def summary_of(X, y, names=None, target="y", Model=AdaptiveOLSEnsembleRegressor,
     model = Model(**{"n_estimators": 40, "random_state": 0, "n_jobs": 1, **parameters}).fit(X, y)
     names = names or [f"x{j}" for j in range(X.shape[1])]
     effects = Effects(model, [Feature(name, name) for name in names], errors_are_cheap(model))
-    about = {
+    facts = {
         "data_name": "t.csv",
         "target": target,
         "messages": [],
         "seed": 0,
         "command": "olsen fit",
     }
-    return model, summaries.summarise(model, X, y, effects, **about)
+    return model, summaries.summarise(model, X, y, effects, **facts)
 
 
 class Page(HTMLParser):
-    """Elements of a page by name; raises if they are not closed in their order."""
+    """Elements of a page by name, which must be closed in their order."""
 
     def __init__(self, html):
         super().__init__()
-        self.open, self.found = [], []
+        self.open = []
+        self.elements = []
         self.feed(html)
         assert not self.open
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
+        self.elements.append((tag, dict(attributes)))
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
+        self.elements.append((tag, dict(attributes)))
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def all(self, tag):
-        return [attributes for name, attributes in self.found if name == tag]
+        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def figure(html, name):
@@ -82,7 +81,7 @@ def polylines(html, style):
     return [np.array([pair.split(",") for pair in text.split()], dtype=float) for text in texts]
 
 
-# words
+# Text
 
 
 def test_the_size_of_members_agrees_with_how_often_columns_are_drawn():
@@ -111,7 +110,7 @@ def test_names_of_any_length_and_width_keep_the_lines_in_order():
     assert "from 1 column<" in pages.render(summary)
 
 
-def test_folds_are_not_passed_off_as_single_rows():
+def test_the_report_names_the_kind_of_cross_validation():
     X, y = problem()
     model, summary = summary_of(X, y)
     assert model.criterion_ == "kfold" and "k-fold" in summary["errors"][0]["note"]
@@ -127,28 +126,28 @@ def test_folds_are_not_passed_off_as_single_rows():
 # standard errors
 
 
-def test_standard_errors_of_effects_are_those_of_the_coefficients(monkeypatch):
+def test_standard_errors_of_effects_are_those_of_the_coefficients():
     X, y = problem(n=80, p=4)
     X[:, 2] = 3.0
     model, summary = summary_of(X, y)
     errors = model.coef_std() * X.std(axis=0)
-    found = {c["name"]: c["standard_error"] for c in summary["effects"]}
-    assert found.pop("x2") is None, "a constant column has none"
-    for name, error in found.items():
+    std_by_name = {c["name"]: c["standard_error"] for c in summary["effects"]}
+    assert std_by_name.pop("x2") is None, "a constant column has none"
+    for name, error in std_by_name.items():
         assert error == pytest.approx(errors[int(name[1:])], rel=1e-9)
     assert figure(pages.render(summary), "effects").count('class="whisker"') == 3
+
+
+def test_expensive_standard_errors_are_left_out(monkeypatch):
     monkeypatch.setattr("olsen._estimators.summary.MAX_OPERATIONS", 1)
-    summary = summary_of(X, y)[1]
+    summary = summary_of(*problem())[1]
     html = figure(pages.render(summary), "effects")
-    assert all(c["standard_error"] is None for c in summary["effects"])
-    assert (
-        "whisker" not in html
-        and "Standard errors are left out" in html
-        and "s.e." not in summaries.as_text(summary)
-    )
+    assert all(column["standard_error"] is None for column in summary["effects"])
+    assert "whisker" not in html and "Standard errors are left out" in html
+    assert "s.e." not in summaries.as_text(summary)
 
 
-# charts
+# Charts
 
 
 def test_ticks_have_as_many_decimals_as_each_other():
@@ -166,40 +165,46 @@ def test_ticks_have_as_many_decimals_as_each_other():
         with case(limits, ticks):
             assert 3 <= len(ticks) <= 9 and len(decimals) == 1
             for value, text in ticks:
-                shown = float(text.replace("\N{MINUS SIGN}", "-"))
-                assert shown == pytest.approx(value, rel=1e-9, abs=1e-12 * abs(limits[1]))
+                number = float(text.replace("\N{MINUS SIGN}", "-"))
+                assert number == pytest.approx(value, rel=1e-9, abs=1e-12 * abs(limits[1]))
                 assert limits[0] <= value <= limits[1]
 
 
-def test_the_curve_is_not_flat_where_the_error_is_not():
-    _, summary = summary_of(*problem(), Model=OLSEnsembleRegressorCV)
+@pytest.fixture(scope="module")
+def summary_with_a_curve():
+    return summary_of(*problem(), Model=OLSEnsembleRegressorCV)[1]
 
-    def curve(rmse, standard_error=0.01):
-        n = len(rmse)
-        made = {
-            "size": list(range(1, n + 1)),
-            "rmse": rmse,
-            "rmse_infinite": rmse,
-            "chosen": 1,
-            "standard_error": [standard_error] * n,
-        }
-        return figure(pages.render({**summary, "curve": made}), "curve")
 
-    for rmse in ([1.0, 2.0, 9.0, 4.0], [1.0, 2.0, 40.0, 4.0], [1.0, 2.0, 5000.0, 40.0]):
-        (line,) = polylines(curve(rmse), "first")
-        with case(rmse):
-            assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0), (
-                "up where the error grows, down where it falls"
-            )
-            assert ("5e+03" in curve(rmse)) == (max(rmse) > 100), "what leaves the frame is said"
-    html = curve([1.0, 2.0, np.inf, 4.0, 3.0])
-    assert [len(line) for line in polylines(html, "first")] == [
-        2,
-        2,
-    ] and "In the gap it is infinite." in html
-    band = re.search(
-        r'<polygon class="band" points="([^"]*)"', curve([1.0, 1.1, 1.2], standard_error=0.5)
-    )[1]
+def curve_figure(summary, rmse, standard_error=0.01):
+    n = len(rmse)
+    curve = {
+        "size": list(range(1, n + 1)),
+        "rmse": rmse,
+        "rmse_infinite": rmse,
+        "chosen": 1,
+        "standard_error": [standard_error] * n,
+    }
+    return figure(pages.render({**summary, "curve": curve}), "curve")
+
+
+@pytest.mark.parametrize("largest", [9.0, 40.0, 5000.0])
+def test_the_curve_rises_and_falls_with_the_error(largest, summary_with_a_curve):
+    rmse = [1.0, 2.0, largest, 4.0]
+    html = curve_figure(summary_with_a_curve, rmse)
+    (line,) = polylines(html, "first")
+    assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0)
+    assert ("5e+03" in html) == (largest > 100), "a value that leaves the frame is named"
+
+
+def test_the_curve_has_a_gap_where_the_error_is_infinite(summary_with_a_curve):
+    html = curve_figure(summary_with_a_curve, [1.0, 2.0, np.inf, 4.0, 3.0])
+    assert [len(line) for line in polylines(html, "first")] == [2, 2]
+    assert "In the gap it is infinite." in html
+
+
+def test_the_band_of_the_curve_stays_in_its_frame(summary_with_a_curve):
+    html = curve_figure(summary_with_a_curve, [1.0, 1.1, 1.2], standard_error=0.5)
+    band = re.search(r'<polygon class="band" points="([^"]*)"', html)[1]
     ys = [float(pair.split(",")[1]) for pair in band.split()]
     assert min(ys) >= charts.FRAME.top and max(ys) <= charts.FRAME.bottom
 
@@ -214,10 +219,10 @@ def test_schemes_are_shown_with_their_weights_and_errors():
     results = model.cv_results_
     *names, last = results["param_scheme"]
     assert last == "mixture" and {name for name, *_ in rows} == set(names)
-    shown = {name: (weight, error) for name, weight, error in rows}
+    cells = {name: (weight, error) for name, weight, error in rows}
     for name, score in zip(names, results["mean_test_score"], strict=False):
         weight = model.scheme_weights_.get(name, 0.0)
-        assert shown[name] == (escape(percent(weight)), escape(number(np.sqrt(-score))))
+        assert cells[name] == (escape(percent(weight)), escape(number(np.sqrt(-score))))
     weights = [model.scheme_weights_.get(name, 0.0) for name, *_ in rows]
     assert weights == sorted(weights, reverse=True)
     assert f"{number(np.sqrt(-model.best_score_))} ±" in figure(html, "schemes")
@@ -234,94 +239,100 @@ def test_the_ensemble_of_the_paper_has_a_curve_and_no_schemes():
     assert f"{model.max_features_:.4g} chosen" in figure(html, "curve")
 
 
-def test_columns_that_are_a_scale_have_a_profile():
-    model, summary = summary_of(*problem(n=50, p=40))
-    for names, label in (
-        ([f"{w} nm" for w in range(400, 440)], "nm"),
-        ([f"{w}" for w in np.arange(4000.5, 3960, -1)][:40], "name of the column"),
-        ([f"nm{w / 2}" for w in range(800, 840)], "nm"),
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [
         ([f"{w} cm-1" for w in range(400, 440)], "cm-1"),
-        ([f"x{j}" for j in range(40)], None),  # counted, not measured
-        ([f"V{j}" for j in range(1, 41)], None),
-        ([f"{w} nm" for w in [*range(400, 420), *range(400, 380, -1)]], None),
+        ([f"{w}" for w in np.arange(4000.5, 3960, -1)][:40], "name of the column"),
+        ([f"x{j}" for j in range(40)], None),
         ([f"{w} nm" for w in range(400, 420)] + [f"col{chr(97 + j)}" for j in range(20)], None),
-    ):
-        html = pages.render({**summary, "columns": {**summary["columns"], "name": names}})
-        with case(names):
-            assert ('<figure id="profile">' in html) == (label is not None)
-            if label is not None:
-                part = figure(html, "profile")
-                (line,) = polylines(part, "first")
-                assert f">{label}</text>" in part and len(line) == 40
-                assert np.corrcoef(line[:, 1], np.ravel(model.coef_))[0, 1] == pytest.approx(
-                    -1, abs=1e-3
-                )
-
-
-# the page
-
-
-def test_the_page_is_well_formed_and_needs_nothing_else(monkeypatch):
-    names = [
-        "W" * 80,
-        "\u6e29" * 60,
-        "<b>" * 30,
-        "concentration_of_something_measured_in_spring",
-        "e",
-        "f",
-    ]
-    model, summary = summary_of(*problem(), names=names)
+    ],
+    ids=["unit", "numbers", "counted", "mixed"],
+)
+def test_columns_that_are_a_scale_have_a_profile(names, label):
+    model, summary = summary_of(*problem(n=50, p=40), names)
     html = pages.render(summary)
+    assert ('<figure id="profile">' in html) == (label is not None)
+    if label is not None:
+        profile = figure(html, "profile")
+        (line,) = polylines(profile, "first")
+        assert f">{label}</text>" in profile and len(line) == 40
+        correlation = np.corrcoef(line[:, 1], np.ravel(model.coef_))[0, 1]
+        assert correlation == pytest.approx(-1, abs=1e-3)
+
+
+# The page
+
+
+LONG_NAMES = [
+    "W" * 80,
+    "\u6e29" * 60,
+    "<b>" * 30,
+    "concentration_of_something_measured_in_spring",
+    "e",
+    "f",
+]
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else():
+    html = pages.render(summary_of(*problem(), names=LONG_NAMES)[1])
     page = Page(html)
     assert "http:" not in html and "https:" not in html and "url(" not in html.replace("url(#", "")
     assert len(page.all("script")) == 1 and not page.all("img") and not page.all("b")
     script = html.partition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = next(
-        a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
-    )
+    (policy,) = [
+        meta["content"]
+        for meta in page.all("meta")
+        if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert f"script-src 'sha256-{digest}'" in policy.split("; "), "this script and no other"
-    ids = [a["id"] for _, a in page.found if "id" in a]
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    titles = re.findall(
-        r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "effects")
-    )
-    titles = [(unescape(whole), unescape(shown)) for whole, shown in titles]
-    assert len(titles) == 6 and {"W" * 80, "\u6e29" * 60} <= {whole for whole, _ in titles}
-    assert all(len(shown) < 30 and (shown == whole or "…" in shown) for whole, shown in titles)
-    listed = [row["data-name"] for row in page.all("tr") if "data-name" in row]
+
+
+def test_names_are_shortened_and_columns_ordered_by_their_effects():
+    model, summary = summary_of(*problem(), names=LONG_NAMES)
+    html = pages.render(summary)
+    pattern = r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>'
+    labels = re.findall(pattern, figure(html, "effects"))
+    assert {unescape(name) for name, _ in labels} == set(LONG_NAMES)
+    for name, label in ((unescape(name), unescape(label)) for name, label in labels):
+        assert len(label) < 30 and (label == name or "…" in label)
+    listed = [row["data-name"] for row in Page(html).all("tr") if "data-name" in row]
     effects = np.abs(np.ravel(model.coef_) * problem()[0].std(axis=0))
-    assert listed == [names[j] for j in np.argsort(-effects, kind="stable")], (
-        "the largest effects first"
-    )
+    assert listed == [LONG_NAMES[j] for j in np.argsort(-effects, kind="stable")]
+
+
+def test_columns_with_the_smallest_effects_are_left_out(monkeypatch):
     monkeypatch.setattr(summaries, "MOST_COLUMNS", 4)
     summary = summary_of(*problem())[1]
-    assert {c["name"] for c in summary["effects"][:4]} == set(summary["columns"]["name"])
+    largest = {column["name"] for column in summary["effects"][:4]}
+    assert largest == set(summary["columns"]["name"])
     assert "The 2 columns with the smallest effects are left out." in pages.render(summary)
 
 
-def test_r2_compares_with_the_mean_on_rows_left_out(olsen, tmp_path):
-    """Of the weights and the groups of the fit, by scikit-learn."""
+@pytest.mark.parametrize(
+    ("option", "splitter"),
+    [("groups", GroupKFold(5)), ("drop", LeaveOneOut())],
+    ids=["groups", "rows"],
+)
+def test_r2_compares_with_the_mean_on_held_out_rows(olsen_json, tmp_path, option, splitter):
+    """scikit-learn's mean has the weights and the groups of the fit."""
     rng = np.random.default_rng(8)
     X = rng.standard_normal((60, 4))
     y = X @ [1.0, 2, 0, -1] + rng.standard_normal(60)
-    weight, group = rng.integers(0, 4, 60).astype(float), np.arange(60) % 7
-    rows = np.column_stack([X, y, weight, group])
-    np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="a,b,c,d,y,w,g", comments="")
-    kept = weight > 0
-    X, y, weight, group = X[kept], y[kept], weight[kept], group[kept]
-    for option, splits in (
-        ("--groups", GroupKFold(5).split(X, y, group)),
-        ("--drop", LeaveOneOut().split(X)),
-    ):
-        arguments = ("--target", "y", "--members", 20, "--json", "--weight", "w", option, "g")
-        (found,) = json.loads(olsen("fit", tmp_path / "t.csv", *arguments)[1])["errors"]
-        squares = np.full(len(y), np.nan)
-        for train, test in splits:
-            mean = DummyRegressor().fit(X[train], y[train], sample_weight=weight[train])
-            squares[test] = (y[test] - mean.predict(X[test])) ** 2
-        with case(option):
-            assert found["r2"] == pytest.approx(
-                1 - found["rmse"] ** 2 / np.average(squares, weights=weight), rel=1e-9
-            )
-            assert ("'g'" in found["note"]) == (option == "--groups")
+    weights = rng.integers(0, 4, 60).astype(float)
+    table = np.column_stack([X, y, weights, np.arange(60) % 7])
+    np.savetxt(tmp_path / "t.csv", table, delimiter=",", header="a,b,c,d,y,w,g", comments="")
+    options = {"target": "y", "members": 20, "weight": "w", option: "g"}
+    (error,) = olsen_json("fit", tmp_path / "t.csv", **options)["errors"]
+    table = table[weights > 0]
+    y, weights, groups = table[:, 4:].T
+    squares = np.full(len(y), np.nan)
+    for train, test in splitter.split(table, y, groups):
+        mean = np.average(y[train], weights=weights[train])
+        squares[test] = (y[test] - mean) ** 2
+    expected = 1 - error["rmse"] ** 2 / np.average(squares, weights=weights)
+    assert error["r2"] == pytest.approx(expected, rel=1e-9)
+    assert ("'g'" in error["note"]) == (option == "groups")
