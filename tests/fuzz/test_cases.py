@@ -14,7 +14,7 @@ from .cases import Case
 # two rows; trust of weighted members; rows taken for changed where coefficients are rounding;
 # members without columns; the last bit of masked_cg in a tuned fit, which the suite took for an
 # error; minimum norm of nearly equal columns, whose row products have small eigenvalues without a
-# small pivot.
+# small pivot; probes of duplicate columns that overflow.
 ONCE_WRONG = [
     Case(
         pattern="leverage_one", engine="csr", n=18, p=10, k=4, size=4, solver="gram", seed=68903558
@@ -211,6 +211,21 @@ ONCE_WRONG = [
         power=25,
         solver="orthogonal",
         seed=1825103440,
+    ),
+    Case(
+        pattern="duplicate",
+        target="constant",
+        weights="ordinary",
+        engine="csc",
+        n=14,
+        p=3,
+        k=2,
+        size=1,
+        power=25,
+        fit_intercept=False,
+        balanced=False,
+        solver="masked_cg",
+        seed=617077709,
     ),
 ]
 

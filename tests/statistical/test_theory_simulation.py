@@ -50,7 +50,7 @@ def test_finite_risk(rng, design, n, p, m, tau, k, sigma, trials):
     for beta in (sim.unit_signal(p), sim.gaussian_signal(p))[: 2 if tau == n else 1]:
         risk = sim.simulate(rng, n, beta, sigma, draw(p, m, k), rows=rows, trials=trials)
         risk.ensemble.check(expected, f"{design} {n, p, m, tau, k}")
-        risk.own.check(of_one_member, "  one member")
+        risk.member.check(of_one_member, "  one member")
 
 
 @pytest.mark.parametrize(("n", "tau", "a"), [(6, 4, 1), (10, 6, 2), (20, 12, 8), (60, 30, 15)])
@@ -129,7 +129,7 @@ def test_interpolators(rng, m):
     risk.ensemble.check(
         theory.minimum_norm_risk(n, p, m, 0.7, k=k, n_samples=tau), f"interpolators m={m}"
     )
-    risk.own.check(theory.minimum_norm_risk(n, p, m, 0.7, k=1, n_samples=tau), "  one member")
+    risk.member.check(theory.minimum_norm_risk(n, p, m, 0.7, k=1, n_samples=tau), "  one member")
     risk.pair.check(
         theory.minimum_norm_risk(n, p, m, 0.7, k=np.inf, n_samples=tau), "  different members"
     )

@@ -626,4 +626,4 @@ def test_simulated_interpolators_have_the_expected_risk(seed):
         options = {"n_samples": tau, "design": design}
         with case(n, p, m, tau, k):
             risk.ensemble.check(theory.minimum_norm_risk(n, p, m, sigma, k=k, **options))
-            risk.own.check(theory.minimum_norm_risk(n, p, m, sigma, k=1, **options))
+            risk.member.check(theory.minimum_norm_risk(n, p, m, sigma, k=1, **options))

@@ -50,6 +50,7 @@ class Systems:
         self.squared_residual = space.column_squares(B)
         self.squared_B = np.asarray(space.get(self.squared_residual), dtype=np.float64)
 
+    @np.errstate(over="ignore", invalid="ignore")  # a column that overflows is not trusted
     def advance(self) -> None:
         """Do a few steps of conjugate gradients; columns that are solved stand still."""
         space = self.space
@@ -64,6 +65,7 @@ class Systems:
             space.scale_and_add(self.direction, growth, self.residual)
             self.squared_residual = squared_residual
 
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
     def check(self) -> Progress:
         """Measure the progress of every column, in one transfer."""
         xp = self.space.xp
@@ -71,12 +73,11 @@ class Systems:
         projection = xp.sum(self.X * self.B, axis=0)
         device_numbers = xp.stack([self.squared_residual, squared_X, projection])
         rr, xx, xb = np.asarray(self.space.get(device_numbers), dtype=np.float64)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return Progress(
-                rayleigh=np.divide(xb, xx, out=np.ones_like(xx), where=xx != 0),
-                missing=np.sqrt(np.where(self.squared_B > 0, rr / self.squared_B, 0.0)),
-                relative_residual=np.where(self.squared_B > 0, np.sqrt(rr / xx), 0.0),
-            )
+        return Progress(
+            rayleigh=np.divide(xb, xx, out=np.ones_like(xx), where=xx != 0),
+            missing=np.sqrt(np.where(self.squared_B > 0, rr / self.squared_B, 0.0)),
+            relative_residual=np.where(self.squared_B > 0, np.sqrt(rr / xx), 0.0),
+        )
 
 
 @dataclass(frozen=True)
