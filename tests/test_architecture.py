@@ -28,6 +28,7 @@ SOURCE = Path(olsen.__file__).parent
 
 # packages from the bottom up: each may import from those before it, and from none after it
 LAYERS = [
+    "reference",
     "_kernel",
     "_execution",
     "subsets",
@@ -53,7 +54,8 @@ LAYERS = [
 NEVER = {"simulation": {"theory"}}  # evidence stays independent of what it is evidence for
 ENTRANCES = {"__init__", "__main__"}  # may import everything
 PURE = {
-    "theory": {"numpy", "scipy", "math", "typing", "collections"}
+    "reference": {"numpy", "collections"},
+    "theory": {"numpy", "scipy", "math", "typing", "collections"},
 }  # imports these, and nothing of ours
 
 TREES = {
@@ -91,6 +93,7 @@ def test_imports_go_one_way():
         assert package in LAYERS, f"{package} is new: give it a place in LAYERS"
         names = list(imported(path))
         used = {name[1] for name in names if name[0] == "olsen" and len(name) > 1} - {package}
+        assert "reference" not in used, f"{path} imports the oracle of the tests"
         for other in used & set(LAYERS):
             assert LAYERS.index(other) < LAYERS.index(package), (
                 f"{path} imports {other}, which comes after {package}"

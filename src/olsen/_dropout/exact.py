@@ -7,7 +7,7 @@ expected loss :math:`E\|X S S' b - y\|^2` is least where
 
 .. math:: \left(G K + \mathrm{diag}(G) (I - K)\right) b = X'y , \qquad G = X'X , \quad K = \mathrm{diag}(\kappa) .
 
-Status: exact, for any data; eq. (generalized-dropout) of the paper is the case :math:`K = A`. In
+Status: exact, for any data; equation (38) of the paper is the case :math:`K = A`. In
 the coordinates
 :math:`z = K^{1/2} \mathrm{diag}(G)^{1/2} b` the matrix is
 

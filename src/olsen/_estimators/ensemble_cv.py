@@ -44,7 +44,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     The ensemble is that of :class:`OLSEnsembleRegressor`. Its size, the number of columns that
     every member sees, is its regulariser, and is chosen here: sizes are compared by exact
     leave-one-out along nested paths, at about the cost of one fit ([1]_ chooses it by the optimal
-    alpha of its Corollary 3.5, which needs the noise).
+    alpha of its Corollary 3.7, which needs the noise).
 
     Parameters
     ----------

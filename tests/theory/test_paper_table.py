@@ -1,0 +1,72 @@
+"""The page that lists every numbered statement of the paper, with what computes and what checks it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import olsen
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "theory" / "paper.md").read_text(encoding="utf-8")
+
+# Counted from the paper's source: numbered rows of align and multline, and theorem-like statements,
+# which share one counter per section. Of the appendix, the equations that have a label.
+APPENDIX_EQUATIONS = [54, 55, 71, 76, 77, 78, 109, 112, 133, 144, 145, 148, 150]
+EQUATIONS = [*range(1, 44), *APPENDIX_EQUATIONS]
+STATEMENTS = [
+    "Theorem (preview)",
+    "Assumption 3.1",
+    "Lemma 3.2",
+    "Lemma 3.3",
+    "Assumption 3.4",
+    "Theorem 3.5",
+    "Theorem 3.6",
+    "Corollary 3.7",
+    "Lemma A.1",
+    "Lemma A.2",
+    "Proposition D.1",
+    *(f"Figure {number}" for number in (1, 2, 3, 4)),
+    *(f"Section 5.{number}" for number in (1, 2, 3)),
+]
+
+
+def table_rows():
+    """Cells of every row of the tables of the page."""
+    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [cells for cells in rows if cells[0] != "paper"]
+
+
+def test_every_numbered_statement_is_listed_once():
+    labels = ", ".join(cells[0] for cells in table_rows()).split(", ")
+    numbers = sorted(int(label[1:-1]) for label in labels if re.fullmatch(r"\(\d+\)", label))
+    assert numbers == EQUATIONS
+    others = [label for label in labels if not re.fullmatch(r"\(\d+\)", label)]
+    assert sorted(others) == sorted(STATEMENTS)
+
+
+def test_every_row_has_a_statement_and_a_status():
+    words = ("definition", "theorem", "exact", "asymptotic", "heuristic")
+    for cells in table_rows():
+        assert len(cells) == 6 and cells[1], cells
+        assert cells[3].split(",")[0].split(" ")[0] in words, cells
+
+
+@pytest.mark.parametrize("cells", table_rows(), ids=lambda cells: cells[0])
+def test_what_a_row_names_exists(cells):
+    names = [name for name in re.findall(r"`([A-Za-z_.]+)`", cells[2]) if name != "shared_rows"]
+    assert names, cells
+    for name in names:
+        value = olsen
+        for part in name.split("."):
+            value = getattr(value, part)
+        assert callable(value), name
+
+
+def test_every_named_test_exists():
+    defined = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        defined |= set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.M))
+    named = {name for cells in table_rows() for name in re.findall(r"`(test_\w+)`", cells[5])}
+    assert named and named <= defined, named - defined
