@@ -23,9 +23,9 @@ from olsen import (
     member_coefficients,
 )
 from olsen._adaptive import choice
+from olsen._adaptive.schemes import SCHEMES
 
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
-SCHEMES = ("ridge", "power", "lasso", "sparse", "uniform", "null")
 
 
 def problem_with_units(seed, n=60, p=12, q=None, noise=1.0):
@@ -420,7 +420,8 @@ def test_weights_of_the_requested_schemes_sum_to_one(names, seed):
 def test_the_order_of_schemes_does_not_matter(seed):
     X, y, _ = problem_with_units(seed)
     models = [
-        AdaptiveOLSEnsembleRegressor(names, random_state=0) for names in ("auto", SCHEMES[::-1])
+        AdaptiveOLSEnsembleRegressor(names, random_state=0)
+        for names in ("auto", list(SCHEMES)[::-1])
     ]
     assert_array_equal(*(model.fit(X, y).coef_ for model in models))
 

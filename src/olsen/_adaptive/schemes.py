@@ -64,7 +64,7 @@ class FoldFits:
     coefs: list[
         Array
     ]  # (p,) of standardised columns, for every fold; a costly scheme fits the first repeat only
-    coef_all_rows: Array | None = None  # (p,) on all rows
+    coef_all_rows: Array | None = None  # (p,) on all rows, for schemes that require this one
     prior_variances: Array | None = (
         None  # (p,) on all rows, of standardised columns; None: no determinantal members
     )

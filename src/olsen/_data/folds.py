@@ -155,7 +155,7 @@ class FoldData:
     """All rows, and train and test folds; each row is in a test fold once per repeat."""
 
     all_rows: Standardised
-    unit: Array  # (p,) standard deviations of the columns
+    unit: Array  # (p,) standard deviations of the columns, by which results are converted
     n_rows: int
     folds: list[Fold]
     repeats: int

@@ -1,7 +1,7 @@
 """How rows are divided into folds.
 
-``random_splits`` draws the folds of rows in memory; rows that stream or lie on a cluster get their
-fold numbers in ``sources``.
+``random_splits`` draws the folds of few rows in memory; ``subsets.row_groups`` numbers those of many
+rows and of rows in blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Splits = list[tuple[Indices, Indices]]  # rows to train on, rows to test on
 
-FOLDS = 3
+FOLDS = 3  # where cv is None: rows in memory, blocks, Dask and the command
 # (n_rows_below, n_repeats): for small n the choice depends on the split, so it is repeated; the
 # smallest tables are split row by row, which needs no repeat
 REPEATS = ((3 * FOLDS, 1), (100, 5), (300, 3), (1000, 2))

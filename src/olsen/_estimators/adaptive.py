@@ -43,7 +43,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     Parameters
     ----------
     schemes : "auto" or list of str, default="auto"
-        Names among "ridge", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``: all six.
+        Names among "ridge", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``: all.
         Weights are shrunk towards "ridge" and "null", as far as listed, if the gain over "ridge"
         and "null" is noise.
     n_estimators : int or inf, default=inf

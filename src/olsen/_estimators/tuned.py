@@ -42,7 +42,8 @@ from .uncertainty import once
 
 Array = NDArray[np.float64]
 
-MANY_ROWS = 1000  # data with fewer rows are loaded into memory
+# data with fewer rows are loaded into memory; from here on the adaptive model uses moments
+MANY_ROWS = 1000
 N_REPLICATES = 30  # fits of parts of the rows, for standard errors
 REPLICATE_FRACTION = 0.8  # of the rows in each replicate
 N_GROUPS = 20  # groups of rows of which replicates consist if the rows are not in memory
