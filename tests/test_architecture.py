@@ -300,7 +300,7 @@ NODES = {
     "theory": 16200,
     "_report": 10200,
     "figures": 7800,
-    "modules": 7400,
+    "modules": 8000,
     "subsets": 7000,
     "displays": 6400,
     "_adaptive": 5600,
