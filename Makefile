@@ -2,7 +2,7 @@
 # if there is one (CC names it); otherwise setup.py has pip fetch the one in PyPI's ziglang.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 # The torch that the array tests run with, on the CPU. Empty (make test TORCH=) leaves them out.
 TORCH ?= torch==2.13.0
@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 
 # Installed without bytecode, which the first import writes, whatever the user's settings: many tests start processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-invariance test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz fuzz-models dist wheels bench bench-commits docs clean
+.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-invariance test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers coverage check-workflows fuzz fuzz-models dist wheels bench bench-commits docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +58,23 @@ test-statistical: $(READY)  ## slow simulation checks
 
 test-invariance: $(READY) $(TORCH_READY)  ## the same data give the same model: 300 tables in every engine, unit and order
 	$(PYTEST) -m invariance tests/invariance
+
+coverage: $(READY) $(TORCH_READY)  ## the tests of `make test`, and which lines of the source they run
+	$(BIN)/python $(PIP) install 'coverage>=7.10' 'pytest-cov>=7'
+	$(PYTEST) --cov --cov-report=term --cov-report=html:out/coverage
+
+# Workflows run only on their host: here their form and their security are checked, and the spelling of the texts.
+CHECKS := build/checks
+check-workflows:  ## form and security of .github, spelling, and what sp-repo-review asks of a repository
+	$(PYTHON) -m venv $(CHECKS)
+	$(CHECKS)/bin/python $(PIP) install check-jsonschema zizmor codespell 'sp-repo-review[cli]'
+	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(CHECKS)/bin/zizmor --offline --no-progress .github
+	$(CHECKS)/bin/codespell
+	$(CHECKS)/bin/repo-review .
 
 fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: make fuzz CASES=100000 SEED=1
 	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) $(if $(SEED),--seed $(SEED)) --out out/fuzz.md

@@ -493,7 +493,8 @@ def _check_codes(encoder: Any) -> None:
     sums to SciPy as indices of a sparse matrix; neither checks that the indices lie within the
     matrix.
     """
-    infrequent = mappings = dropped = [None] * len(encoder.categories_)
+    absent: list[Any] = [None] * len(encoder.categories_)
+    infrequent = mappings = dropped = absent
     if encoder._infrequent_enabled:
         infrequent = encoder._infrequent_indices
         mappings = encoder._default_to_infrequent_mappings

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
-try:
-    import resource
-except ImportError:  # Windows has no such limits
-    resource = None  # type: ignore[assignment]
-
+# Windows has no such limits
+resource: ModuleType | None = import_module("resource") if find_spec("resource") else None
 INFINITY = float("inf")
 
 # glibc returns blocks above 128 kB to the system on release, and allocating such blocks again took

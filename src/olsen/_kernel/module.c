@@ -196,13 +196,18 @@ static int choose_kernels(void) {
 
 #define METHOD(name, signature) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL},
 static PyMethodDef methods[] = {KERNEL_LIST(METHOD){NULL, NULL, 0, NULL}};
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__native(void) {
-    PyObject *module = choose_kernels() ? NULL : PyModule_Create(&definition);
-    if (module && PyModule_AddStringConstant(module, "INSTRUCTION_SET", chosen->instruction_set)) {
-        Py_DECREF(module);
-        return NULL;
-    }
-    return module;
+static int fill_module(PyObject *module) {
+    return choose_kernels() ? -1 : PyModule_AddStringConstant(module, "INSTRUCTION_SET", chosen->instruction_set);
 }
+
+/* Kernels share no state but `chosen`, which is set once: Pythons without the global lock need not take it. */
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)fill_module},
+#if defined(Py_GIL_DISABLED)
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, methods, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

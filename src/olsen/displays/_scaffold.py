@@ -10,12 +10,12 @@ from sklearn.utils import check_array, check_consistent_length
 
 from .._estimators.pipelines import PipelineParts, split_pipeline
 from .._execution import from_extra
-from .._report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, label_plainly
+from .._report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, label_plainly
 
 Array = NDArray[np.float64]
 
 SERIES = (
-    (VERMILLION, "o", "-"),
+    (VERMILION, "o", "-"),
     (ORANGE, "s", "--"),
     (GREEN, "^", "-."),
     (BLUE, "D", "-"),

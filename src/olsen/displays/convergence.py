@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._estimators.inputs import validate_new_rows
-from .._report.palette import BLUE, GREY, VERMILLION
+from .._report.palette import BLUE, GREY, VERMILION
 from ._scaffold import Array, finish, log_members, panels, split_model, targets_as_columns
 
 PREDICTIONS_PER_BATCH = 1 << 21  # 16 MiB in memory at once
@@ -136,7 +136,7 @@ class ConvergenceDisplay:
         ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="members as drawn")
         if self.expected is not None:
             name = "mean over orders ($C + (A - C)/k$)"
-            ax.plot(k, self.expected, "--", color=VERMILLION, label=name)
+            ax.plot(k, self.expected, "--", color=VERMILION, label=name)
         if self.limit is not None:
             name = f"infinitely many, estimated: {self.limit:.4g}"
             ax.axhline(self.limit, color=GREY, ls=":", label=name, zorder=0)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
 from .._estimators.pipelines import predict_interval
-from .._report.palette import BLACK, BLUE, GREY, PALE, VERMILLION
+from .._report.palette import BLACK, BLUE, GREY, PALE, VERMILION
 from ._scaffold import Array, finish, one_target, panels, split_model, targets_as_columns
 
 
@@ -202,7 +202,7 @@ class IntervalDisplay:
         ax.plot(ends, ends, "-", color=GREY, lw=0.8, label=diagonal)
         if self.inside is not None:
             inside = {"marker": "o", "ms": 3.2, "mfc": "none", "color": BLUE}
-            outside = {"marker": "x", "ms": 5.5, "mew": 1.4, "color": VERMILLION}
+            outside = {"marker": "x", "ms": 5.5, "mew": 1.4, "color": VERMILION}
             self._draw_points(self.inside, "inside", **inside)
             self._draw_points(~self.inside, "outside", **outside)
         finish(ax, 2, xlabel="predicted", ylabel="interval" if self.inside is None else "observed")

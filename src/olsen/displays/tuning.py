@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._report.palette import BLACK, BLUE, PALE, VERMILLION
+from .._report.palette import BLACK, BLUE, PALE, VERMILION
 from ._scaffold import MAX_MARKED_POINTS, Array, finish, log_members, panels, split_model
 
 CRITERIA = {
@@ -135,7 +135,7 @@ class TuningCurveDisplay:
         style = "o-" if len(sizes) <= MAX_MARKED_POINTS else "-"
         ax.plot(sizes, mse, style, ms=4, color=BLUE, label=f"{count} members")
         if self.n_estimators < np.inf:
-            ax.plot(sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many")
+            ax.plot(sizes, self.mse_infinity, "--", color=VERMILION, label="infinitely many")
         mark = {"fmt": "D", "ms": 7, "mfc": "none", "mew": 1.5, "color": BLACK, "capsize": 4}
         name = f"chosen: {self.best_size:.4g} columns"
         ax.errorbar(self.best_size, self.best_mse, self.best_error, label=name, **mark)

@@ -26,7 +26,7 @@ from .._report.palette import (
     ORANGE,
     PURPLE,
     SKY,
-    VERMILLION,
+    VERMILION,
     label_plainly,
 )
 
@@ -214,7 +214,7 @@ def _dashed(color: str = BLACK, ls: str = "--", lw: float = 0.9) -> dict[str, An
 MEMBERS = {"xscale": "log", "xlabel": "members $k$"}
 NOISE = {"xscale": "log", "xlabel": r"noise $\sigma$", "ylabel": "risk"}
 GAMMAS = {"gamma=0.5": BLUE, "gamma=1": ORANGE, "gamma=2": GREEN}
-ALPHAS = {"alpha_*/2": BLUE, "alpha=1/2": VERMILLION}
+ALPHAS = {"alpha_*/2": BLUE, "alpha=1/2": VERMILION}
 SAMPLED = {"all rows": ("o-", None), "few rows": ("s:", "white"), "determinantal": ("^", "white")}
 SCALED = {"mu=1": ("o-", None), "best mu": ("s:", "white")}
 
@@ -245,7 +245,7 @@ PICTURES: Mapping[str, Picture] = {
             ("alpha of k", {"title": r"$\alpha$ best for the $k$ at hand"}),
         ),
         curves={
-            "k=20": _look(VERMILLION),
+            "k=20": _look(VERMILION),
             "k=100": _look(ORANGE, "s-"),
             "k=500": _look(BLUE, "^-"),
             "optimal ridge": _dashed(),
@@ -266,7 +266,7 @@ PICTURES: Mapping[str, Picture] = {
         legend_columns=2,
         key={
             r"$\alpha=\alpha_*/2$": {"color": BLUE, "lw": 3},
-            "alpha=1/2": {"color": VERMILLION, "lw": 3},
+            "alpha=1/2": {"color": VERMILION, "lw": 3},
             "mu=1": _look(GREY),
             r"$\mu=\mu_*$": _look(GREY, "s:", "white"),
             "optimal ridge": _dashed(GREY),
@@ -276,7 +276,7 @@ PICTURES: Mapping[str, Picture] = {
         size=(COLUMN_WIDTH, 4.2),
         panels=(("bias", {"ylabel": "bias"}), ("variance", {"ylabel": "variance"})),
         curves={
-            "independent members": _look(VERMILLION),
+            "independent members": _look(VERMILION),
             "balanced members": _look(BLUE, "s-", "white"),
             "k=inf": _dashed(),
         },
@@ -286,7 +286,7 @@ PICTURES: Mapping[str, Picture] = {
         size=(COLUMN_WIDTH, 2.8),
         panels=(("risk", {}),),
         curves={
-            "k=1": _look(VERMILLION),
+            "k=1": _look(VERMILION),
             "k=10": _look(ORANGE, "s-"),
             "k=inf": _look(BLUE, "^-"),
             "optimal ridge": _dashed(),
@@ -305,7 +305,7 @@ PICTURES: Mapping[str, Picture] = {
             ("ar1", {"title": "neighbours correlated"}),
         ),
         curves={
-            "ensemble, uniform": _look(VERMILLION),
+            "ensemble, uniform": _look(VERMILION),
             "ensemble, matched to ridge": _look(BLUE, "s-"),
             "ridge": _look(BLACK, "^--", "white", ms=5),
         },
@@ -319,7 +319,7 @@ PICTURES: Mapping[str, Picture] = {
             ("gamma=2", {"title": r"$\gamma=2$", "ylim": (0.5, 3.0)}),
         ),
         curves={
-            "dropout": _look(VERMILLION, "D-"),
+            "dropout": _look(VERMILION, "D-"),
             "dropout times alpha": _look(ORANGE, "^-"),
             "ridge, implied penalty": _look(BLACK, "s--", "white", ms=5),
             "ensemble, k=inf": _look(BLUE),
@@ -335,7 +335,7 @@ PICTURES: Mapping[str, Picture] = {
             ("risk", {"yscale": "log"}),
         ),  # linear for many coefficients, log for ratios
         curves={
-            "ensemble, size tuned": _look(VERMILLION, lw=0.8),
+            "ensemble, size tuned": _look(VERMILION, lw=0.8),
             "ridge": _look(BLACK, "^-", "white", lw=0.8),
             "lasso": _look(PURPLE, "v-", "white", lw=0.8),
             "adaptive ensemble": _look(BLUE, "D-", lw=1.4),
@@ -350,7 +350,7 @@ PICTURES: Mapping[str, Picture] = {
         size=(COLUMN_WIDTH, 3.1),
         panels=(("distance", {}),),
         curves={
-            "balanced, uniform": _look(VERMILLION),
+            "balanced, uniform": _look(VERMILION),
             "balanced, same probabilities": _look(ORANGE, "s-"),
             "coin flips, same probabilities": _look(PURPLE, "v-"),
             "determinantal": _look(BLUE, "D-"),
@@ -385,7 +385,7 @@ def _draw_member(table: Table) -> Figure:
         axes.text(x, y, text, ha="center", va=va, fontsize=size, color=color)
 
     for i in range(n):
-        square(0, i, VERMILLION if i in rows else "white")
+        square(0, i, VERMILION if i in rows else "white")
         for j in range(p):
             square(X_left + j, i, "#D6ECF9" if j in columns else "white")
             if i in rows and j in columns:
@@ -398,7 +398,7 @@ def _draw_member(table: Table) -> Figure:
     label(beta_left + 0.5, 0.4 - beta_top, r"$\hat\beta^{(i)}$")
     label(2, -n / 2 - 0.5, r"$\approx$")
     label(beta_left - 1, -n / 2 - 0.5, r"$\times$")
-    label(0.5, -n - 0.4, "rows\n$T_i$", VERMILLION)
+    label(0.5, -n - 0.4, "rows\n$T_i$", VERMILION)
     label(X_middle, -n - 0.4, "columns $S_i$\nhatched: used in the fit", BLUE)
     label(beta_left + 0.5, -beta_top - p - 0.4, "$S_i$", GREEN)
     axes.set(xlim=(-1, p + 7.2), ylim=(-n - 2.6, 1.8), aspect="equal")

@@ -144,7 +144,7 @@ def require_at_most(bound_name: str, bound: Floats, **values: Floats) -> None:
         )
 
 
-def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise unless `value` is one of `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
