@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 PAGES = {
+    "CODE_OF_CONDUCT.md": "code_of_conduct.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",

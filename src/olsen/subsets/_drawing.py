@@ -142,8 +142,9 @@ def draw(
     sampling : {"fixed", "bernoulli"}, default="fixed"
         Fixed sizes, or an independent coin flip for every item.
     design : {"independent", "balanced"}, default="independent"
-        Whether members are independent, or share permutations in groups of :func:`group_size` and
-        avoid each other.
+        Whether members are independent, or avoid each other: members whose fraction of the items
+        is at most one half share a permutation in groups of ``floor(1 / fraction)``, larger ones in
+        groups of ``floor(1 / (1 - fraction))``.
     start : int, default=0
         First member.
     stream : {0, 1}, default=0
