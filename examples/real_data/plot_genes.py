@@ -98,7 +98,7 @@ for kind, of_data_sets in weights.items():
 # ------------
 #
 # ``selected_`` marks the genes that a sparse model would keep, ``selection_frequency_`` the fraction of the folds
-# that keep them too. It is a measure of trust, not a test: no error rate is controlled (heuristic).
+# that keep the gene too. It is a measure of trust, not a test: no error rate is controlled (heuristic).
 
 X, y, *_ = simulate(70, "markers", np.random.default_rng(0))
 model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(StandardScaler().fit_transform(X), y)

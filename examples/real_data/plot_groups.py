@@ -3,8 +3,8 @@ What if rows come in groups?
 ============================
 
 Several visits of a patient, several spectra of a sample, several plots of a field: such rows are similar, and a model
-that was trained on one of them predicts the others too well. If the next patient will be a new one, whole patients must
-be held out, for tuning and for intervals.
+that was trained on one recording predicts the patient's other recordings too well. If the next patient will be a new
+one, whole patients must be held out, for tuning and for intervals.
 """
 
 # %%

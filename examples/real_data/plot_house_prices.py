@@ -2,7 +2,7 @@
 What do forty neighbourhoods do to least squares?
 =================================================
 
-Tables of houses are full of categories. One-hot encoding turns them into many columns of zeros and ones, some of
+Tables of houses are full of categories. One-hot encoding turns categories into many columns of zeros and ones, some of
 which are almost empty, and which add up to one another: the matrix has not even full rank. This page generates such
 a table, with known premiums for every neighbourhood, and looks at what each model makes of the rare ones.
 """
@@ -52,14 +52,16 @@ houses, price = sell(300)
 new_houses, new_price = sell(5000)
 print(houses.head(4).to_string())
 counts = houses["neighbourhood"].value_counts()
-print(f"{len(counts)} neighbourhoods were seen; {(counts <= 3).sum()} of them at most three times")
+print(
+    f"{len(counts)} neighbourhoods were seen; {(counts <= 3).sum()} were seen at most three times"
+)
 
 # %%
 # Three models, one pipeline
 # --------------------------
 #
-# Nothing is dropped from the encoding, so the columns of each category add up to one. The ensemble takes them as
-# they are: dependent columns get the shortest solution, as in scikit-learn's own least squares.
+# Nothing is dropped from the encoding, so the columns of each category add up to one. The ensemble takes dependent
+# columns as they are and finds the shortest solution, as scikit-learn's own least squares does.
 
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, RidgeCV
@@ -118,9 +120,9 @@ plt.show()
 # What a price is made of
 # -----------------------
 #
-# ``CoefficientDisplay`` takes the whole pipeline and rows as they are given to it; coefficients are multiplied by the
+# ``CoefficientDisplay`` takes the whole pipeline and the rows of the table; coefficients are multiplied by the
 # standard deviations of their columns. The intervals are for the *expected* coefficient: shrinkage is not in them.
-# They repeat the tuning on parts of the rows, in some of which a rare neighbourhood is missing altogether.
+# Each interval repeats the tuning on parts of the rows, in some of which a rare neighbourhood is missing altogether.
 
 from olsen.displays import CoefficientDisplay
 

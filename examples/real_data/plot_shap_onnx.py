@@ -11,7 +11,7 @@ single linear map.
 # Two models with similar predictions
 # -----------------------------------
 #
-# Progression of diabetes in 442 patients. Total cholesterol and LDL go together in them.
+# Progression of diabetes in 442 patients. Total cholesterol and LDL go together.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,8 +38,8 @@ print(f"correlation of total cholesterol and LDL: {np.corrcoef(X[:, 4], X[:, 5])
 # SHAP values
 # -----------
 #
-# They add up to the difference of a prediction from the mean prediction (exact). If ``shap`` is installed, its
-# ``LinearExplainer`` takes the ensemble as it is; the values are the same.
+# The Shapley values add up to the difference of a prediction from the mean prediction (exact). If ``shap`` is
+# installed, its ``LinearExplainer`` takes the ensemble as it is; the values are the same.
 
 try:
     import shap

@@ -4,7 +4,7 @@ Does averaging least squares work for sparse signals?
 
 Members with uniformly drawn columns behave like ridge regression, which does poorly if only a few columns matter.
 :class:`olsen.AdaptiveOLSEnsembleRegressor` also has members that prefer the columns with signal. This page goes from
-one column with signal to all of them, and compares with ridge regression and the lasso.
+one column with signal to all columns with signal, and compares with ridge regression and the lasso.
 """
 
 # %%

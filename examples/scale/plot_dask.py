@@ -2,7 +2,7 @@
 How does it run on a cluster?
 =============================
 
-Give ``fit`` a Dask collection instead of an array. Workers sum over the rows they have, and only these sums are sent
+Give ``fit`` a Dask collection instead of an array. Every worker sums over its own rows, and only the sums are sent
 and merged. The cluster of this page is one machine with two workers in threads; a real one needs another ``Client``
 and no other change.
 """

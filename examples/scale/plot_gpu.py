@@ -74,7 +74,7 @@ if why_not is None:
     print(f"largest difference to the fit on the CPU: {difference:.1e}")
 else:
     print(f"would fit {MEMBERS} members of {SIZE} columns to {N} x {P} numbers on the GPU,")
-    print("predict there, and compare the coefficients with those of the CPU")
+    print("predict there, and compare the coefficients with the coefficients from the CPU")
 
 # %%
 # Does it fit?

@@ -2,8 +2,8 @@
 Can it learn from a file that does not fit into memory?
 =======================================================
 
-Members that use all rows only need sums over the rows: counts, means, X'X and X'y. These take one pass over a file, and
-after it the cost of members does not depend on the number of rows. ``fit`` therefore takes paths, memory maps and
+Members that use all rows only need sums over the rows: counts, means, X'X and X'y. The sums take one pass over a file,
+and after it the cost of members does not depend on the number of rows. ``fit`` therefore takes paths, memory maps and
 functions that yield blocks, and gives the same coefficients as for an array in memory.
 """
 
@@ -74,8 +74,8 @@ print(
 # Tuning, intervals, standard errors
 # ----------------------------------
 #
-# They work on files, too. Sampling schemes are compared by 3-fold cross-validation, from sums over the folds that are
-# made in the same pass; intervals and standard errors read the file again.
+# The tuned classes work on files, too. Sampling schemes are compared by 3-fold cross-validation, from sums over the
+# folds that are made in the same pass; intervals and standard errors read the file again.
 
 tuned = AdaptiveOLSEnsembleRegressor(random_state=0).fit(here / "X.npy", here / "y.npy")
 size = tuned.inclusion_.sum()

@@ -2,8 +2,9 @@
 How many members are enough?
 ============================
 
-On average more members never hurt, they only stop helping. How much predictions change with another draw of members
-is noise that the method adds. It falls with the number of members, and it can be measured on the fitted model.
+On average more members never hurt; beyond some number more members only stop helping. How much predictions change with
+another draw of members is noise that the method adds. It falls with the number of members, and it can be measured on
+the fitted model.
 """
 
 # %%

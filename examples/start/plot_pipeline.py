@@ -121,7 +121,7 @@ print("\n".join(answer.splitlines()[:4]))
 print(shell("show", "sold.skops"))
 
 # %%
-# The intervals are those of ``predict_interval``. In Python, ``olsen.load("sold.skops")`` returns a pipeline.
+# The intervals are the ones of ``predict_interval``. In Python, ``olsen.load("sold.skops")`` returns a pipeline.
 
 from olsen.displays import IntervalDisplay
 

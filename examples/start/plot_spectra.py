@@ -3,7 +3,7 @@ Can least squares read a spectrum?
 ==================================
 
 We predict carbon in 732 soils from near-infrared spectra with 700 wavelengths, of which neighbours are almost equal.
-Least squares on all of them has more coefficients than training rows. An average of least-squares fits on a few
+Least squares on all wavelengths has more coefficients than training rows. An average of least-squares fits on a few
 wavelengths each does not have this problem, and it tunes itself.
 """
 
@@ -11,7 +11,7 @@ wavelengths each does not have this problem, and it tunes itself.
 # The data
 # --------
 #
-# They come with the package; nothing is downloaded.
+# The spectra come with the package; nothing is downloaded.
 
 # sphinx_gallery_thumbnail_number = 3
 import matplotlib.pyplot as plt
@@ -65,7 +65,7 @@ weights = models["adaptive ensemble"].scheme_weights_
 print("weights:", ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in weights.items()))
 
 # %%
-# This is a single split: another ``random_state`` changes all of these numbers. The command ``olsen compare`` repeats
+# This is a single split: another ``random_state`` changes every number above. The command ``olsen compare`` repeats
 # such comparisons over folds.
 
 # %%

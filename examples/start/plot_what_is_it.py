@@ -11,7 +11,7 @@ makes one by hand, with scikit-learn and a loop, and then with :class:`olsen.OLS
 # Eighty rows, sixty columns
 # --------------------------
 #
-# Least squares has almost as many coefficients as there are rows to learn them from. It fits the rows it sees and
+# Least squares has almost as many coefficients as rows. It fits the rows it sees and
 # says little about others.
 
 # sphinx_gallery_thumbnail_number = 2
@@ -69,7 +69,7 @@ print(
 
 # %%
 # Whoever draws twenty of sixty columns can draw three members that do not overlap. By default the estimator does: its
-# members come in such groups (``design="balanced"``), which gives a lower risk for the same number of them.
+# members come in such groups (``design="balanced"``), which gives a lower risk for the same number of members.
 
 plt.figure(figsize=(6, 3), layout="constrained")
 plt.imshow(
@@ -105,8 +105,8 @@ plt.show()
 
 # %%
 # No member is penalised, yet the average does what a tuned penalty does. For uncorrelated Gaussian columns, as here,
-# the two have the same risk in the limit of large problems and many members (theorem). These problems are small;
-# over twenty of them:
+# the two have the same risk in the limit of large problems and many members (theorem). The problems here are small;
+# the means over twenty problems are:
 
 scores = []
 for _ in range(20):

@@ -30,8 +30,8 @@ for k in MEMBERS:
 # Simulation
 # ----------
 #
-# The points are means over fifteen simulated data sets of 60 rows and 120 columns; they do not depend on
-# the theory. All points share these data sets, so they may lie too high or too low together.
+# The points are means over fifteen simulated data sets of 60 rows and 120 columns, and do not depend on
+# the theory. All points share the data sets, so all may lie too high or too low together.
 
 from olsen.simulation import LinearProblem
 

@@ -14,8 +14,8 @@ columns.
 #
 # With :math:`G = X^\top X`, the mean over all members of size m applies some matrix B to :math:`X^\top y`, and the
 # diagonal of :math:`BG` is :math:`m/p`, exactly. ``ridge_penalty`` finds the one diagonal penalty D for which
-# :math:`(G + D)^{-1}` satisfies the same p equations. These are exact for the ensemble; that D alone describes it is
-# a heuristic, so this page measures it.
+# :math:`(G + D)^{-1}` satisfies the same p equations. The equations are exact for the ensemble; that D alone describes
+# it is a heuristic, so this page measures it.
 
 # sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
@@ -144,8 +144,8 @@ plt.show()
 # -------------
 #
 # ``inclusion_probabilities(X, penalty)`` are the probabilities with which members mimic a given ridge regression;
-# their sum is its degrees of freedom (exact). An ensemble takes them as ``max_features``, with a coin flip for every
-# column.
+# their sum is its degrees of freedom (exact). An ensemble takes the probabilities as ``max_features``, with a coin
+# flip for every column.
 
 wanted = Ridge(alpha=50.0).fit(white, white @ np.ones(60))
 probabilities = equivalence.inclusion_probabilities(white, 50.0)

@@ -2,7 +2,7 @@
 How sure is a coefficient?
 ==========================
 
-``coef_std`` and ``coef_interval`` say how much a coefficient would vary over training sets like this one. They are
+``coef_std`` and ``coef_interval`` say how much a coefficient would vary over training sets like this one. Both are
 about the *expected* coefficient of the ensemble, which is shrunk, and not about the truth behind the data. This page
 shows the tools, and then what that difference amounts to.
 """
@@ -29,8 +29,8 @@ print(model.summary(coverage=0.9).coefficients.round(2).to_string(index=False))
 
 # %%
 # ``lower`` and ``upper`` are the ends of the 90 % interval. The other columns are about the members: the fraction of
-# them that contain the column, mean and spread of its coefficient among these, and how many agree with the average
-# about its sign. LDL and cholesterol go together (correlation 0.9): in which direction each of them points depends
+# members that contain the column, mean and spread of its coefficient among such members, and how many agree with the
+# mean about its sign. LDL and cholesterol go together (correlation 0.9): the sign of each coefficient depends
 # on whether a member also holds the other, and ``same_sign`` says so.
 
 print(f"correlation of LDL and cholesterol: {np.corrcoef(X['LDL'], X['cholesterol'])[0, 1]:.2f}")
@@ -42,7 +42,7 @@ plt.show()
 # ------------------
 #
 # Now the truth is known: 80 rows, 30 columns of which ten have signal, 300 training sets. Members hold twelve
-# columns, so a column is left out of three in five of them and its coefficient is shrunk accordingly.
+# columns, so three in five members leave a column out, and its coefficient is shrunk accordingly.
 
 rng = np.random.default_rng(0)
 truth = np.repeat([1.0, -0.5, 0.0], [5, 5, 20])

@@ -10,8 +10,8 @@ because a model is closer to its training rows than to new ones. ``predict_inter
 # One call
 # --------
 #
-# Progression of diabetes in 442 patients. Half of them are for the fit, the other half says how often the intervals
-# are right.
+# Progression of diabetes in 442 patients. One half of the patients is for the fit, the other half says how often the
+# intervals are right.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,7 +32,7 @@ print(
 
 # %%
 # The lower panel asks for more: coverage along the predictions. The patients with the lowest ones vary less than
-# others, and intervals of nearly equal widths are too wide for them. What is promised is about all new rows
+# others, and intervals of nearly equal widths are too wide for such rows. The promise is about all new rows
 # together.
 
 display = IntervalDisplay.from_estimator(model, X_new, y_new, coverage=0.9)
@@ -50,7 +50,7 @@ plt.show()
 # * **raw residuals**: prediction plus and minus the 80 % quantile of the training residuals.
 # * ``"jackknife+"`` leaves out every training row in turn, by formula, and ``"cv+"`` ten folds. For exchangeable
 #   rows, and where nothing was chosen with the targets, both cover at least 1 - 2 x 20 % = 60 % (theorem, for
-#   cv+ up to a term that vanishes with the rows of a fold); in simulation they are close to the 80 % asked for.
+#   cv+ up to a term that vanishes with the rows of a fold); in simulation the coverage is close to the 80 % asked for.
 # * ``"normal"``: the estimated error times a quantile of the normal distribution; no guarantee.
 
 from olsen import OLSEnsembleRegressor
