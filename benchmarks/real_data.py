@@ -1,16 +1,17 @@
 """Prediction on real tables: tuned ensembles against tuned ridge regression, lasso and PLS, on
 equal terms.
 
-    python benchmarks/real_data.py [FOLDER] [--ordinary] [--splits 20] [--only wine_red ...]
-    [--models ensemble ridge]
+    python benchmarks/real_data.py [FOLDER] [--ordinary] [--unusual] [--splits 20]
+                                   [--only wine_red ...] [--models stacking raw_ridge ensemble]
                                    [--jobs 2] [--json FILE] [--markdown FILE]
 
 FOLDER holds CSV files with a header, numbers only, and a column `target`; --ordinary adds those of
-``ordinary.py``.
+``ordinary.py``, --unusual those of ``unusual.py``.
 
-- Every model sees the same random 80/20 splits, behind a StandardScaler of the training rows. Inner
-  folds of the peers are random rows too; the lasso's last fit goes on until it has converged; PLS
-  stops at the rank.
+- Every model sees the same random 80/20 splits, behind a StandardScaler of the training rows, but
+  for raw_ridge, which sees the columns as they are. Inner folds of the peers are random rows too;
+  the lasso's last fit goes on until it has converged; PLS stops at the rank.
+- "stacking" is scikit-learn's StackingRegressor of the three peers, with non-negative weights.
 - R2 is 1 - SSE / SST on the test rows, SST about the mean of the training rows.
 - "best" is whichever of the three peers has the largest mean R2 on a table, known only afterwards.
   Tables where all three are negative are named and left out of the summary, whatever ours is there.
@@ -28,12 +29,15 @@ from pathlib import Path
 
 import joblib
 import numpy as np
-from sklearn.linear_model import Lasso, LassoCV, RidgeCV
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import StackingRegressor
+from sklearn.linear_model import Lasso, LassoCV, LinearRegression, RidgeCV
 from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import ordinary
+import unusual
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 from peers import PLSRegressionCV
 from tables import markdown
@@ -45,7 +49,7 @@ MANY_COLUMNS = (
 LARGE = 3000  # rows from which a quarter of the splits is enough
 
 
-class ConvergedLassoCV:
+class ConvergedLassoCV(RegressorMixin, BaseEstimator):
     """LassoCV, and at the chosen penalty a fit that goes on from its coefficients until it has
     converged.
     """
@@ -71,6 +75,16 @@ PEERS = {
     "LassoCV": ConvergedLassoCV,
     "PLS": lambda: PLSRegressionCV(50, cv=FOLDS),
 }
+
+
+def stacking():
+    """The three peers, weighted by their predictions of held-out rows."""
+    final = LinearRegression(positive=True)
+    return StackingRegressor([(name, peer()) for name, peer in PEERS.items()], final, cv=FOLDS)
+
+
+RIVALS = {"stacking": stacking, "raw_ridge": PEERS["RidgeCV"]}
+RAW = {"raw_ridge"}  # models that see the columns as they are
 DEFAULT = "adaptive"
 OURS = {
     DEFAULT: AdaptiveOLSEnsembleRegressor,
@@ -89,9 +103,10 @@ def read(path: Path):
 
 def score(X, y, train, test, name):
     """R2 on the test rows, and seconds of the fit."""
-    scaler = StandardScaler().fit(X[train])
-    A, B = scaler.transform(X[train]), scaler.transform(X[test])
-    model = (PEERS | OURS)[name]()
+    scaler = StandardScaler(with_mean=name not in RAW, with_std=name not in RAW).fit(X[train])
+    A = scaler.transform(X[train])
+    B = scaler.transform(X[test])
+    model = (PEERS | RIVALS | OURS)[name]()
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         start = time.perf_counter()
@@ -187,6 +202,8 @@ def tables_of(options):
         )
     if options.ordinary:
         groups["ordinary"] = ordinary.load()
+    if options.unusual:
+        groups["unusual"] = unusual.load()
     return groups
 
 
@@ -196,9 +213,10 @@ def main(arguments=None):
     )
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--ordinary", action="store_true", help="the tables of ordinary.py too")
+    parser.add_argument("--unusual", action="store_true", help="the tables of unusual.py too")
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--only", nargs="*", metavar="TABLE")
-    others = [name for name in OURS if name != DEFAULT]
+    others = [name for name in RIVALS | OURS if name != DEFAULT]
     parser.add_argument(
         "--models", nargs="*", default=[], choices=others, help=f"beside the model {DEFAULT!r}"
     )
@@ -206,8 +224,11 @@ def main(arguments=None):
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args(arguments)
-    if not options.ordinary and (options.folder is None or not list(options.folder.glob("*.csv"))):
-        parser.error("no table to read: give a folder that holds CSV files, or --ordinary.")
+    has_files = options.folder is not None and any(options.folder.glob("*.csv"))
+    if not (options.ordinary or options.unusual or has_files):
+        parser.error(
+            "no table to read: give a folder that holds CSV files, --ordinary or --unusual."
+        )
     models, text, stored = [*PEERS, DEFAULT, *options.models], "", {}
     for group, tables in tables_of(options).items():
         rows = []
