@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from .._kernel.wrappers import MemberData
 from .._trust import EPS, constant_columns, rounding_of_factors
 from .rows import RowData
@@ -37,7 +37,7 @@ class Columns:
     far: NDArray[np.float64]  # (p,) rounding of each column by centring
     relative: float  # fraction of a relation's length below which it is rounding
 
-    @property
+    @cached_property
     def for_kernels(self) -> MemberData:
         """Arrays by which kernels confirm dependent columns."""
         return MemberData(self.A, self.Y, self.far, self.relative)

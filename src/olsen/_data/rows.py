@@ -258,7 +258,7 @@ class RowData:
         shape: tuple[int, int] = self.X.shape
         return shape
 
-    @property
+    @cached_property
     def null_rank(self) -> int:
         """Rank of the columns that are always in: one with an intercept."""
         return int(self.fit_intercept)
@@ -284,7 +284,7 @@ class RowData:
         """Weights of the rows; ones for a problem without weights."""
         return np.ones(self.shape[0]) if self.weight is None else self.weight
 
-    @property
+    @cached_property
     def total_weight(self) -> float:
         """Sum of the weights; the number of rows for a problem without weights."""
         return (

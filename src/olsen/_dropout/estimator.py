@@ -252,7 +252,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             max_iter=self.max_iter,
             tol=self.tol,
             seed=inputs.resolve_seed(self.random_state),
-            report=messages.progress(self, "steps", self.max_iter),
+            report=messages.progress(self, "steps", self.max_iter) if self.verbose else None,
         )
         self.n_iter_ = run.n_iter
         self.loss_curve_ = run.losses

@@ -249,8 +249,9 @@ class OLSEnsembleRegressor(FittedEnsemble):
             design = self._design(
                 data, resolve_seed(self.random_state), self.max_features, self.max_samples
             )
-            self._adopt(self._combined(data, design), data, X)
-            self.stacking_advantage_ = self._result().advantage
+            fitted = self._combined(data, design)
+            self._adopt(fitted, data, X)
+            self.stacking_advantage_ = fitted.advantage
         return self
 
     @available_if(_can_stream)

@@ -272,20 +272,21 @@ class FittedEnsemble(
     ) -> FittedResult:
         """Fit k members; a scale of None is estimated."""
         options = inputs.options_of(self)
+        host_rows = data.host_rows
         combination = Combination(None, scale, None) if scale is not None else None
         if combination is None or stacking:
-            if data.host_rows is None:
+            if host_rows is None:
                 parameter = "mixing='stacking'" if stacking else "scale='auto'"
                 raise NeedsRows(
                     f"{parameter} needs leave-one-out residuals of all rows: {data.why_no_rows}."
                 )
-            combination = combine(data.host_rows, design, k, scale, stacking, options.quietly)
+            combination = combine(host_rows, design, k, scale, stacking, options.quietly)
         return FittedResult(
             [design],
             solve_ensemble(data, design, 0, k, options=options, weights=combination.weights),
             combination.scale,
             advantage=combination.advantage,
-            fingerprint=None if data.host_rows is None else fingerprint(data.host_rows),
+            fingerprint=None if host_rows is None else fingerprint(host_rows),
             why_no_rows=data.why_no_rows,
             data=data.reopen(),
         )
@@ -305,12 +306,12 @@ class FittedEnsemble(
                 self.feature_names_in_ = np.asarray(data.names, dtype=object)
         members = fitted.members
         single = data.single_target
-        coef, intercept = members.scaled(fitted.scale, data.dtype)
-        self._fitted = fitted
         settings = self.get_params(deep=False)
         self._settings_of_fit = copy.deepcopy(
             {name: value for name, value in settings.items() if _is_plain(value)}
         )
+        self._fitted = fitted
+        coef, intercept = members.scaled(fitted.scale, data.dtype)
         libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
         self._frame_library = "polars" if "polars" in libraries else "pandas"
         self.coef_ = coef[0, :] if single else coef
@@ -322,7 +323,7 @@ class FittedEnsemble(
         self.weights_ = members.weights
         self.solver_ = members.solver
         self.n_fallbacks_ = members.n_fallbacks
-        if len(members):
+        if len(members.weights):
             self.inclusion_ = members.inclusion
 
 

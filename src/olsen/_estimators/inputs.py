@@ -92,7 +92,7 @@ def options_of(estimator: Any) -> Options:
     return Options(
         getattr(estimator, "solver", "auto"),
         threads.count_threads(getattr(estimator, "n_jobs", 1)),
-        partial(messages.progress, estimator),
+        partial(messages.progress, estimator) if estimator.verbose else None,
     )
 
 
@@ -138,8 +138,8 @@ def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
     """Raise for text, times and masked entries, which scikit-learn would silently convert to
     numbers.
     """
-    refuse_text_columns(X)
     refuse_times(y=y, sample_weight=weight)
+    refuse_text_columns(X)
     _refuse_masked(X=X, y=y)
 
 

@@ -18,6 +18,7 @@ from .._data.stream import StreamData
 from .._data.training import TrainingData
 from .._data.triangle import Triangle
 from .._execution.memory import describe
+from .._execution.threads import cached_property
 from .._members import Members
 from .._tuning.risk_curves import RiskCurve
 from ..subsets import Design, Determinantal
@@ -57,7 +58,7 @@ class FittedResult:
         """Sampling design of the members, of the first target if each target has separate schemes."""
         return self.designs[0]
 
-    @property
+    @cached_property
     def rows(self) -> RowData | None:
         """The training rows, if in memory."""
         return None if self.data is None else self.data.host_rows

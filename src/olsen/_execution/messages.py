@@ -36,10 +36,9 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
 def progress(estimator: Any, task: str, n_items: int | str) -> Callable[[int], None] | None:
     """Return a function that prints the number of finished items with which it is called.
 
-    None if the estimator is not verbose, and for paths of tuning, whose number nobody knows
-    beforehand.
+    None for paths of tuning, whose number nobody knows beforehand.
     """
-    if not estimator.verbose or task == "paths":
+    if task == "paths":
         return None
     start = time.perf_counter()
     name = type(estimator).__name__

@@ -45,9 +45,9 @@ class MemberData(NamedTuple):
 
 
 def solve_principal(
-    *,
     begin: int,
     end: int,
+    *,
     G: Array,
     C: Array,
     scale: Array,
@@ -62,9 +62,9 @@ def solve_principal(
 
 
 def solve_gathered(
-    *,
     begin: int,
     end: int,
+    *,
     X: Array,
     Y: Array,
     columns: Lists,
@@ -87,9 +87,9 @@ def solve_gathered(
 
 
 def factor_members(
-    *,
     begin: int,
     end: int,
+    *,
     G: Array,
     C: Array,
     data: MemberData,
@@ -107,9 +107,9 @@ def factor_members(
 
 
 def sum_pairs(
-    *,
     begin: int,
     end: int,
+    *,
     A: Array,
     Y: Array,
     share: Array,
@@ -154,9 +154,9 @@ def lasso_path(
 
 
 def draw_determinantal(
-    *,
     begin: int,
     end: int,
+    *,
     key: Indices,
     vectors: Array,
     chances: Array,

@@ -44,12 +44,13 @@ def solve_ensemble(
     features, samples = design.draw(start, int(stop), options.quietly.without_blas)
     if data.summed is not None:
         return _solve_from_sums(data.summed, features, options)
-    assert data.rows is not None
-    if data.host_rows is None:
-        return _solve_on_device(data.rows, features, samples, options)
-    threads = options.threads("members", len(features))
-    solution = solve(data.rows, features, samples, solver=options.solver, threads=threads)
-    return Members.of(data.rows, features, samples, solution, weights)
+    rows = data.rows
+    assert rows is not None
+    if not rows.space.on_host:
+        return _solve_on_device(rows, features, samples, options)
+    threads = options.threads("members", len(features.sizes))
+    solution = solve(rows, features, samples, solver=options.solver, threads=threads)
+    return Members.of(rows, features, samples, solution, weights)
 
 
 def _solve_on_device(

@@ -70,7 +70,7 @@ def from_moments(
     """
     scale = np.sqrt(np.diagonal(moments.G))
     G = moments.G if np.all(scale > 0) else ones_for_constants(moments.G)
-    doubtful = np.zeros(len(features), dtype=bool)
+    doubtful = np.zeros(len(features.sizes), dtype=bool)
     values = None
     if _complement_pays(G, features):
         values = _complement(G, moments.C, scale, features, threads=threads)
@@ -142,7 +142,7 @@ def _from_gathered(
 ) -> Solution:
     """Solve members from dense X in double precision, which the kernel gathers from."""
     n = len(problem.Y)
-    k = len(features)
+    k = len(features.sizes)
     q = problem.Y.shape[1]
     noise = _probes(n)
     weights = np.empty(0)
@@ -169,7 +169,7 @@ def _from_gathered(
         ratios=ratios,
         probed=probed,
     )
-    threads(lambda start, stop: solve(begin=start, end=stop), k, uses_blas=False)
+    threads(solve, k, uses_blas=False)
     inflation = probed**2 * (rows.stops - rows.starts)
     solution.refitted[:] = ~((ratios > SMALLEST_PIVOT) & (inflation < LARGEST_INFLATION))
     return solution
@@ -223,7 +223,7 @@ def _refit_doubtful(
 
 def _times(values: Array, features: Subsets, vector: Array) -> Array:
     """Product of every member's coefficients with a vector over all columns: (k, q)."""
-    shape = (len(features), features.n_items)
+    shape = (len(features.sizes), features.n_items)
     matrices = [sp.csr_array((v, features.indices, features.indptr), shape=shape) for v in values.T]
     return np.stack([matrix @ vector for matrix in matrices], 1)
 
@@ -263,7 +263,7 @@ def _solve_principal(
     data: kernels.MemberData,
 ) -> _Factored:
     """Solve for all members; `data` confirm dependent columns."""
-    k = len(features)
+    k = len(features.sizes)
     factored = _Factored(np.empty((len(features.indices), q)), np.empty(k), np.empty(k))
     solve = partial(
         kernels.solve_principal,
@@ -274,7 +274,7 @@ def _solve_principal(
         columns=kernels.Lists.of(features.indptr, features.indices),
         **vars(factored),
     )
-    threads(lambda start, stop: solve(begin=start, end=stop), k, uses_blas=False)
+    threads(solve, k, uses_blas=False)
     return factored
 
 
@@ -342,5 +342,5 @@ def _complement(
             dense[~in_member] = y[complement_entries, t]
             values[entries, t] = (full[:, t] - dense @ P)[in_member]
 
-    threads.quiet()(work, len(features), chunk=64)  # not fewer: every product reads all of P
+    threads.quiet()(work, len(features.sizes), chunk=64)  # not fewer: every product reads all of P
     return values

@@ -235,7 +235,9 @@ class _Batch:
     @classmethod
     def inverted(cls, form: _Form, weights: Array, members: Indices) -> _Batch:
         """Invert the submatrices of members, and drop members whose inverse is not trusted."""
-        columns = np.stack([form.subsets[i] for i in members])
+        size = form.subsets.sizes[members[0]]
+        starts = form.subsets.indptr[members]
+        columns = form.subsets.indices[starts[:, None] + np.arange(size)]
         P, inflation = inverses(form.M[columns[:, :, None], columns[:, None, :]])
         inflation *= form.inflation
         trusted = inflation < LARGEST_INFLATION

@@ -63,7 +63,7 @@ class Members:
         weights: NDArray[np.float64] | None = None,
     ) -> Members:
         """Average the solved members of a problem, with equal weights by default."""
-        k = len(features)
+        k = len(features.sizes)
         weights = np.full(k, 1 / k) if weights is None else weights
         coef = member_sum(features, solution.values * np.repeat(weights, features.sizes)[:, None])
         intercept = np.tensordot(weights, solution.intercepts, 1)
@@ -89,7 +89,7 @@ class Members:
     @property
     def inclusion(self) -> NDArray[np.float64]:
         """Fraction of the members that hold each column."""
-        return self.counts / len(self)
+        return self.counts / len(self.weights)
 
     def on_host(self) -> Members:
         """Members as NumPy arrays."""
@@ -164,7 +164,7 @@ def by_target(members: list[Members]) -> Members:
         return first
     xp = first.space.xp
     counts = first.counts
-    if len(first):
+    if len(first.weights):
         counts = np.sum([part.counts for part in members], axis=0) // len(members)
     return replace(
         first,

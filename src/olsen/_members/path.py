@@ -32,7 +32,6 @@ columns, rows that a size fits exactly although similar rows exist) go through
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,7 +45,6 @@ from .._data.rows import RowData
 from .._execution.threads import Threads
 from .._kernel import wrappers as kernels
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
-from ..subsets import Subsets
 from .cholesky import trusted_cholesky
 
 Array = NDArray[np.float64]
@@ -81,11 +79,12 @@ class PathData:
     def factor(
         self, orders: list[Indices], store: Array, threads: Threads
     ) -> tuple[kernels.Lists, Array]:
-        """Write members' factors along their orders to `store`; the orders as lists, and smallest
-        pivot ratios.
+        """Write members' factors along their orders, which have one length, to `store`.
+
+        Returns the orders as lists, and the smallest pivot ratios.
         """
-        subsets = Subsets.stack(orders, len(self.scale))
-        columns = kernels.Lists.of(subsets.indptr, subsets.indices)
+        starts = len(orders[0]) * np.arange(len(orders))
+        columns = kernels.Lists(starts, starts + len(orders[0]), np.concatenate(orders))
         ratios = np.empty(len(orders))
         factor_members = partial(
             kernels.factor_members,
@@ -98,7 +97,7 @@ class PathData:
             store=store,
             ratios=ratios,
         )
-        threads(partial(_call, factor_members), len(orders), uses_blas=False)
+        threads(factor_members, len(orders), uses_blas=False)
         return columns, ratios
 
 
@@ -294,10 +293,11 @@ def sum_pairs(
     """
     orders = [order[: sizes[-1]] for order in orders]
     pairs = _Pairs(data, orders, sizes, data.columns if rows is None else rows, rows is None)
-    threads = threads.quiet()
     slots = np.arange(len(orders) // 2) // batch
     sums, close_rows, trusted = pairs.kernel_sums(slots, threads)
     refit_pairs = np.arange(len(slots)) if len(close_rows) else np.flatnonzero(~trusted)
+    if not len(refit_pairs):
+        return sums
     refits = threads(lambda i, _: pairs.terms(int(refit_pairs[i])), len(refit_pairs), chunk=1)
     for i, terms in zip(refit_pairs, refits, strict=True):
         pair_rows = close_rows if trusted[i] else slice(None)
@@ -364,13 +364,9 @@ class _Pairs:
                 sums=sums,
                 states=states,
             )
-            threads(partial(_call, add), padded // LANES, chunk=panels, uses_blas=False)
+            threads(add, padded // LANES, chunk=panels, uses_blas=False)
         close_rows = np.flatnonzero(states[: self.rows.n])
         by_batch = sums.reshape(3, -1, n_sizes, q, padded)[..., : self.rows.n]
         out = np.moveaxis(by_batch, (1, 4), (0, 3))
         out[:, :, :, close_rows] = 0.0
         return out, close_rows, trusted
-
-
-def _call(kernel: Callable[..., None], begin: int, end: int) -> None:
-    kernel(begin=begin, end=end)

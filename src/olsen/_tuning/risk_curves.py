@@ -461,7 +461,9 @@ def leave_one_out(
             for order, rows in zip(orders, row_subsets, strict=True)
         ]
 
-    sums = None if n_samples is not None else partial(sum_pairs, data, threads=paths.threads)
+    sums = (
+        None if n_samples is not None else partial(sum_pairs, data, threads=paths.threads.quiet())
+    )
     return paths.nested(problem.shape[1], sizes, problem.weights, residuals, sums)
 
 
@@ -586,6 +588,7 @@ def kfold(
                 fold_residuals.append(Y - prefix_predictions(data, X, order, sizes, rows))
         return [np.concatenate(fold_residuals, axis=1) for fold_residuals in by_member]
 
+    threads = paths.threads.quiet()
     test_columns = [
         (data, Columns.plain(X.T, Y - data.columns.mean_y))
         for data, X, Y in folds
@@ -594,7 +597,7 @@ def kfold(
 
     def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
         fold_sums = [
-            sum_pairs(data, orders, sizes, n_pairs, paths.threads, rows=columns)
+            sum_pairs(data, orders, sizes, n_pairs, threads, rows=columns)
             for data, columns in test_columns
         ]
         return np.concatenate(fold_sums, axis=3)

@@ -21,7 +21,7 @@ from .._data.moments import Moments
 from .._data.rows import RowData
 from .._data.splits import Splits, few_folds, few_splits, moments_of_training_rows, random_splits
 from .._data.standardised import standardise
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
 from .moment_curves import FoldCurve
@@ -259,7 +259,7 @@ class SelectionRows:
 
     def scale_from(self, residuals: Array) -> float:
         """The scale that fits held-out residuals (n, q) best."""
-        return combining.loo_scale(self.problem, residuals, self._mean_of_others())
+        return combining.loo_scale(self.problem, residuals, self._mean_of_others)
 
     def prediction(self, unscaled: _Curve, best: int, scale: float) -> Array | None:
         """Held-out predictions (n, q) of uniform members of one size; None unless all rows have
@@ -273,7 +273,7 @@ class SelectionRows:
 
     def held_out_prediction(self, residuals: Array, scale: float) -> Array:
         """Held-out predictions (n, q) from the held-out residuals of unscaled predictions."""
-        centre = self._mean_of_others()
+        centre = self._mean_of_others
         return np.asarray(centre + scale * (self.problem.Y - residuals - centre))
 
     def penalty_criterion(
@@ -333,6 +333,7 @@ class SelectionRows:
             residual if residual.shape[1] == self.shape[0] and np.isfinite(residual).all() else None
         )
 
+    @cached_property
     def _mean_of_others(self) -> Array:
         """Mean target without each row, or without the fold that it is in, (n, q); zeros without
         intercept.
@@ -351,7 +352,7 @@ class SelectionRows:
         """Targets minus the mean of the other rows, in the row order of a curve: test rows of each
         split in turn.
         """
-        deviations = self.problem.Y - self._mean_of_others()
+        deviations = self.problem.Y - self._mean_of_others
         return (
             deviations
             if self.splits is None
