@@ -38,9 +38,11 @@ Array = NDArray[np.float64]
 
 LARGEST_DEGREES = 0.7  # degrees of freedom of ridge regression for each row, at most
 SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
+SMALLEST_PENALTY = 1e-9  # fraction of the largest eigenvalue
 COARSE_PENALTIES = 49  # number on twelve decades
 FINE_PENALTIES = 7  # number between the neighbours of the best coarse penalty
-# fraction of the largest eigenvalue: smaller ones lost ten digits, and need an SVD of the rows
+# fraction of the largest eigenvalue: smaller ones lost ten digits, and need an SVD of the rows, unless
+# penalties are larger, beside which they do not count
 SQUARED_ACCURACY = 1e-6
 EXACT_ROW_TOL = 1e-10  # squared length of a row outside the span of the columns: less is rounding
 SMALLEST_DENOMINATOR = 1e-200  # so that rows that columns fit exactly do not divide by zero
@@ -88,7 +90,8 @@ class LeaveOneOut:
         """
         s2, E = eigenvalues(train.products)
         rows = StandardisedRows.of(problem)[0] if train.rows is None else train.rows
-        if len(s2) and s2[-1] < SQUARED_ACCURACY * s2[0]:
+        smallest = smallest_penalty(s2, LARGEST_DEGREES * (len(rows.root) - rows.null_rank))
+        if len(s2) and max(s2[-1], smallest) < SQUARED_ACCURACY * s2[0]:
             U, s, _ = np.linalg.svd(rows.A, full_matrices=False)
             U = U[:, : len(s2)]
             s2 = s[: len(s2)] ** 2
@@ -187,7 +190,7 @@ class FoldErrors:
     @cached_property
     def s2(self) -> Array:
         """Squared singular values of all rows, falling."""
-        return eigenvalues(self.targets[0].all_rows.products)[0]
+        return squared_singular_values(self.targets[0].all_rows.products)
 
     @property
     def unit(self) -> Array:
@@ -294,7 +297,7 @@ def ridge_penalty(problem: RowData, data: FoldData) -> float | None:
 def ridge_penalty_of_folds(data: FoldData, null_rank: int) -> float | None:
     """The penalty of least error over folds; columns that are always in take degrees of
     freedom."""
-    s2, _ = eigenvalues(data.all_rows.products)
+    s2 = squared_singular_values(data.all_rows.products)
     if not len(s2):
         return None
     limit = LARGEST_DEGREES * (min(fold.train.n_rows for fold in data.folds) - null_rank)
@@ -327,10 +330,11 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
             "every column of X is constant, so there is no size of members to choose. Check the"
             " columns."
         )
-    grid = np.geomspace(s2[0] * 1e-9, s2[0] * 1e3, COARSE_PENALTIES)
+    smallest = smallest_penalty(s2, limit)
+    grid = np.geomspace(s2[0] * SMALLEST_PENALTY, s2[0] * 1e3, COARSE_PENALTIES)
     sizes = expected_sizes(s2, grid)
     allowed = grid[(sizes <= limit) & (sizes > SMALLEST_SIZE)]
-    grid = allowed if sizes[0] <= limit else np.r_[penalty_of_size(s2, limit), allowed]
+    grid = allowed if sizes[0] <= limit else np.r_[smallest, allowed]
     if not len(grid):
         grid = s2[:1]
     grid = grid[::-1]
@@ -345,6 +349,17 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
     mse = np.r_[fine.mse, coarse.mse][first]
     standard_error = np.r_[fine.standard_error, coarse.standard_error][first]
     return path_of(s2, penalties, Errors(mse, standard_error), chosen)
+
+
+def smallest_penalty(s2: Array, limit: float) -> float:
+    """The smallest penalty that is tried: of at most `limit` degrees of freedom, and far above
+    rounding.
+    """
+    if not len(s2):
+        return 0.0
+    smallest = float(s2[0]) * SMALLEST_PENALTY
+    degrees = expected_sizes(s2, np.array([smallest]))[0]
+    return smallest if degrees <= limit else float(penalty_of_size(s2, limit))
 
 
 def compare(errors: ErrorsOf, s2: Array, sizes: Array) -> PenaltyPath:
@@ -373,6 +388,17 @@ def expected_sizes(s2: Array, penalties: Array) -> Array:
 def eigenvalues(G: Array) -> tuple[Array, Array]:
     """Eigenvalues above rounding in falling order, and their eigenvectors."""
     s2, E = np.linalg.eigh(G)
-    rounding = max(1e-13, 8 * EPS * len(s2))  # of the largest eigenvalue
-    keep = s2 > s2[-1] * rounding if len(s2) and s2[-1] > 0 else np.zeros(len(s2), dtype=bool)
+    keep = _above_rounding(s2)
     return s2[keep][::-1], E[:, keep][:, ::-1]
+
+
+def squared_singular_values(G: Array) -> Array:
+    """Eigenvalues above rounding in falling order, without the eigenvectors, which cost most."""
+    s2: Array = np.linalg.eigvalsh(G).astype(np.float64, copy=False)
+    return np.asarray(s2[_above_rounding(s2)][::-1])
+
+
+def _above_rounding(s2: Array) -> NDArray[np.bool_]:
+    """Eigenvalues, in rising order, that are more than rounding of the largest."""
+    rounding = max(1e-13, 8 * EPS * len(s2))  # of the largest eigenvalue
+    return s2 > s2[-1] * rounding if len(s2) and s2[-1] > 0 else np.zeros(len(s2), dtype=bool)

@@ -1,0 +1,76 @@
+r"""Ridge systems with several penalties from one Krylov space.
+
+Lanczos' iteration finds orthonormal vectors V and a tridiagonal T with :math:`V'MV = T`, from
+products of a symmetric M with single vectors. Shifts of M leave V unchanged, so the solutions of
+:math:`(M + \lambda) x = b` are :math:`x = V (T + \lambda)^{-1} e_1 |b|` for all penalties
+:math:`\lambda` together. The residual has the length of the last entry of :math:`(T +
+\lambda)^{-1} e_1 |b|` times the next off-diagonal entry of T (status: exact), and tells when to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+RESIDUAL_TOL = 1e-11  # length of the residual, as a fraction of the right-hand side
+CHECK_EVERY = 8  # steps between two looks at the residual
+BREAKDOWN = 1e-14  # fraction of the largest entry of T: a smaller off-diagonal entry is rounding
+
+
+@dataclass(frozen=True)
+class Krylov:
+    """Orthonormal vectors V, and the tridiagonal matrix V'MV."""
+
+    V: Array  # (steps, k)
+    diagonal: Array  # (steps,)
+    off_diagonal: Array  # (steps,), the last entry leads out of the space
+    length: float  # of the right-hand side
+
+    @classmethod
+    def of(
+        cls, multiply: Callable[[Array], Array], right: Array, smallest_shift: float, max_steps: int
+    ) -> Krylov:
+        """Iterate until the system with the smallest penalty is solved, or `max_steps` are done."""
+        length = float(np.linalg.norm(right))
+        max_steps = min(max_steps, len(right))
+        V = np.zeros((min(max_steps, 4 * CHECK_EVERY), len(right)))
+        diagonal = np.zeros(max_steps)
+        off_diagonal = np.zeros(max_steps)
+        direction = right / length
+        for step in range(max_steps):
+            if step == len(V):
+                V = np.concatenate([V, np.zeros((min(step, max_steps - step), len(right)))])
+            V[step] = direction
+            image = multiply(direction)
+            diagonal[step] = image @ direction
+            for _ in range(2):  # once leaves rounding errors, which grow
+                image = image - V[: step + 1].T @ (V[: step + 1] @ image)
+            off_diagonal[step] = np.linalg.norm(image)
+            steps = step + 1
+            space = cls(V[:steps], diagonal[:steps], off_diagonal[:steps], length)
+            if off_diagonal[step] <= BREAKDOWN * diagonal[: step + 1].max():
+                break
+            if steps % CHECK_EVERY == 0 and space.residual(smallest_shift) <= RESIDUAL_TOL:
+                break
+            direction = image / off_diagonal[step]
+        return space
+
+    def residual(self, shift: float) -> float:
+        """Length of the residual of one penalty, as a fraction of the right-hand side."""
+        bands = np.stack([self.diagonal + shift, self.off_diagonal])
+        first = np.zeros(len(self.V))
+        first[0] = 1.0
+        last = la.solveh_banded(bands, first, lower=True, check_finite=False)[-1]
+        return float(self.off_diagonal[-1] * abs(last))
+
+    def solutions(self, shifts: Array) -> Array:
+        """Solutions (penalties, k)."""
+        values, E = la.eigh_tridiagonal(self.diagonal, self.off_diagonal[:-1], check_finite=False)
+        along = E[0] * self.length / (np.maximum(values, 0.0) + shifts[:, None])
+        return np.asarray(along @ E.T @ self.V)
