@@ -18,7 +18,7 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -83,6 +83,10 @@ BUILT = {
     },
 }
 TRUSTED = set().union(*BUILT.values())
+
+
+# yields nodes, is sent the number of each, and returns what identifies the content
+Numbering = Generator[Any, Any, Any]
 
 
 class ModelFileError(ValueError):
@@ -191,7 +195,7 @@ def write(path: Path, model: Any, rows: bool) -> None:
         schema, foreign_types = _parsed(archive.read(SCHEMA))
         if foreign_types:
             raise _refused(", ".join(sorted(foreign_types)))
-        _Description(archive).number_of(schema)
+        _Description(archive).check(schema)
     _check_parts(stored)
     atomically(path, lambda file: file.write_bytes(dumped))
 
@@ -290,7 +294,7 @@ def _check(data: bytes, name: str) -> None:
             listed = ", ".join(kind[:100] for kind in sorted(foreign_types)[:5])
             raise ModelFileError(f"{name} asks for types that are not trusted: {listed}.")
         description = _Description(archive)
-        description.number_of(schema)
+        description.check(schema)
         if description.min_bytes > len(text):
             raise ValueError(f"its description has more nodes than {len(text)} bytes can hold")
 
@@ -352,15 +356,31 @@ class _Description:
         self.numbers: dict[Any, int] = {}  # number of each distinct (loader, type, content)
         self.number_by_id: dict[int, int] = {}
 
-    def number_of(self, node: Any) -> int:
-        """Number of a node's content, equal for nodes of equal content; raise for nodes that skops
-        does not write.
+    def check(self, root: Any) -> None:
+        """Raise for nodes that skops does not write, the root or any node inside it.
+
+        Nodes lie in nodes: `number_of` yields those inside a node and is sent their numbers, so
+        that a deep description needs no deep stack.
         """
+        begun = [self.number_of(root)]
+        number = None
+        while begun:
+            try:
+                child = begun[-1].send(number)
+            except StopIteration as finished:
+                number = finished.value
+                begun.pop()
+            else:
+                number = None
+                begun.append(self.number_of(child))
+
+    def number_of(self, node: Any) -> Numbering:
+        """Number of a node's content, equal for nodes of equal content."""
         loader = node["__loader__"]
         # skops takes up to 3 kB of memory for an object and 1.6 kB for any other node, and writes
         # no shorter ones
         self.min_bytes += 300 if loader == "ObjectNode" else 100
-        content = self.CONTENT[loader](self, node)
+        content = yield from self.CONTENT[loader](self, node)
         number = self.numbers.setdefault((loader, _kind(node), content), len(self.numbers))
         if "__id__" in node:
             identifier = node["__id__"]
@@ -370,33 +390,46 @@ class _Description:
             _require(first_number == number, "nodes of the same object differ")
         return number
 
-    def _child(self, node: Any) -> int:
-        return self.number_of(node["content"])
+    def _child(self, node: Any) -> Numbering:
+        return (yield node["content"])
 
-    def _sequence(self, node: Any) -> tuple[int, ...]:
-        return tuple(map(self.number_of, node["content"]))
+    def _all(self, nodes: Iterable[Any]) -> Numbering:
+        numbers = []
+        for node in nodes:
+            numbers.append((yield node))
+        return tuple(numbers)
 
-    def _dict(self, node: Any) -> Any:
+    def _sequence(self, node: Any) -> Numbering:
+        return self._all(node["content"])
+
+    def _dict(self, node: Any) -> Numbering:
         items = node["content"]
         keys = node["key_types"]["content"]
         plain = [key["__loader__"] == "TypeNode" and _kind(key) in KEYS for key in keys]
         _require(all(plain) and len(plain) == len(items), "keys that are not numbers or strings")
-        values = tuple(map(self.number_of, items.values()))
-        return self.number_of(node["key_types"]), tuple(items), values
+        values = yield from self._all(items.values())
+        return (yield node["key_types"]), tuple(items), values
 
-    def _text(self, node: Any) -> str:
+    def _text(self, node: Any) -> Numbering:
+        yield from ()
         text: str = node["content"]
         _require(text.strip()[:1] not in ("", "[", "{"), "a string or a number that holds more")
         return text
 
-    def _slice(self, node: Any) -> Any:
+    def _slice(self, node: Any) -> Numbering:
+        yield from ()
         return tuple(node["content"][end] for end in ("start", "stop", "step"))
 
-    def _array(self, node: Any) -> Any:
+    def _type(self, node: Any) -> Numbering:
+        yield from ()
+        return None
+
+    def _array(self, node: Any) -> Numbering:
         return {"numpy": self._numbers_in, "json": self._objects_in}[node["type"]](node)
 
-    def _numbers_in(self, node: Any) -> Any:
+    def _numbers_in(self, node: Any) -> Numbering:
         """An array that is a part of the archive: it must have as many bytes as its header says."""
+        yield from ()
         name = node["file"]
         seen = node.get("__id__") in self.number_by_id  # then skops does not read it again
         # a KeyError means that the part is missing, or that another node has read it
@@ -414,7 +447,7 @@ class _Description:
         _require(scalar or kind == "numpy.ndarray", f"an array as a {kind}")
         return entry.CRC, entry.file_size
 
-    def _objects_in(self, node: Any) -> Any:
+    def _objects_in(self, node: Any) -> Numbering:
         """A vector of strings and single numbers, which skops stores as a list."""
         shape = [length["content"] for length in node["shape"]["content"]]
         vector = _kind(node) == "numpy.ndarray" and shape == [str(len(node["content"]))]
@@ -422,9 +455,10 @@ class _Description:
             item["__loader__"] == "JsonNode" or _kind(item) in NUMBERS for item in node["content"]
         )
         _require(vector and scalars, "objects that are not a vector of strings and numbers")
-        return self.number_of(node["shape"]), self._sequence(node)
+        shape_number = yield node["shape"]
+        return shape_number, (yield from self._sequence(node))
 
-    CONTENT: ClassVar[dict[str, Callable[[_Description, Any], Any]]] = {
+    CONTENT: ClassVar[dict[str, Callable[[_Description, Any], Numbering]]] = {
         "ListNode": _sequence,
         "TupleNode": _sequence,
         "DictNode": _dict,
@@ -432,7 +466,7 @@ class _Description:
         "SliceNode": _slice,
         "DTypeNode": _child,
         "NdArrayNode": _array,
-        "TypeNode": lambda self, node: None,
+        "TypeNode": _type,
         "ObjectNode": _child,
     }
 
