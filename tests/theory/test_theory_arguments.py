@@ -32,6 +32,8 @@ VALUES = {
     "lam": 0.5,
     "penalty": 0.5,
     "excess": 0.01,
+    "budget": 1e5,
+    "of": "operations",
     "risk": 4.5,
     "shrinkage": 0.5,
     "n": 20,
@@ -65,6 +67,8 @@ OTHER_VALUES = {
     "minimum_norm_risk": {"p": 60, "n_features": 40},
     "pair_risk": {"shared_rows": 12.0},
     "required_members": {"eta": 1.0},
+    "row_path": {"eta": 0.95},
+    "column_path": {"alpha": 0.9},
     "determinantal_risk": {"beta": [1.0, -0.5, 0.2, 0.0, 0.0, 0.3], "Sigma": np.eye(6)},
 }
 NAMES = [*theory.__all__, *equivalence.__all__]
@@ -84,7 +88,7 @@ VALID = {
     for name in NAMES
 }
 NOT_NUMBERS = {"rng", "return_std", "center", "check_collinear"}
-WORDS = {"sampling", "design"}
+WORDS = {"sampling", "design", "of"}
 MAY_BE_NEGATIVE = {"mu", "beta", "shrinkage", "X"}
 MAY_BE_INFINITE = {"k", "risk"}
 MAY_BE_LARGE = {"n", "p", "n_samples", "excess"}  # still only where the result is a number
@@ -221,6 +225,8 @@ def broadcasting(name, parameter):
     """Arguments that are documented to broadcast: numbers of functions that do not say otherwise."""
     if name in equivalence.__all__ or (name, parameter) == ("covariance_risk", "alpha"):
         return False  # an array there means one entry for each column
+    if name == "optimal_shape":
+        return False  # returns a tuple
     annotation = str(parameters_of(name)[parameter].annotation)
     return (
         numeric(name, parameter) and np.ndim(VALID[name][parameter]) == 0 and "Array" in annotation
@@ -408,6 +414,7 @@ def test_the_best_scale_of_very_few_columns():
 
 fractions = st.floats(0, 1)
 ratios = st.floats(1e-50, 1e50)
+penalties = st.just(0.0) | ratios
 prior_variances = st.floats(0, 1e50)
 members = st.integers(1, 2**53) | st.just(np.inf)
 row_fractions = st.floats(1e-50, 1)
@@ -438,10 +445,22 @@ def test_limits_are_risks_for_all_letters(alpha, gamma, sigma, k, eta):
 
 
 @settings(max_examples=200, deadline=None)
-@given(lam=st.floats(0, 1e50), gamma=ratios, sigma=prior_variances)
-def test_ridge_is_a_risk_for_all_letters(lam, gamma, sigma):
+@given(
+    alpha=fractions,
+    lam=penalties,
+    gamma=ratios,
+    sigma=prior_variances,
+    k=members,
+    eta=row_fractions,
+)
+def test_ridge_is_a_risk_for_all_letters(alpha, lam, gamma, sigma, k, eta):
     assert 0 <= theory.alpha_from_penalty(lam, gamma) <= min(1, 1 / gamma) * (1 + 1e-12)
     assert is_a_risk(theory.ridge_risk(lam, gamma, sigma))
+    letters = {"k": k, "eta": eta, "lam": lam}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert is_a_risk(theory.limiting_risk(alpha, gamma, sigma, **letters))
+    assert is_a_risk(theory.limiting_bias(alpha, gamma, **letters))
 
 
 @st.composite

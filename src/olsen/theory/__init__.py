@@ -13,7 +13,6 @@ from .finite import (
     expected_bias,
     expected_risk,
     expected_variance,
-    optimal_n_features,
     overlap_bias,
     overlap_variance,
 )
@@ -31,22 +30,24 @@ from .limits import (
     limiting_risk_derivative,
     limiting_variance,
     optimal_alpha,
-    optimal_mu,
-    optimally_scaled_risk,
     required_members,
-    scaled_risk,
 )
 from .ridge import (
     alpha_from_penalty,
+    column_path,
     optimal_ridge_penalty,
     optimal_ridge_risk,
     penalty_from_alpha,
     ridge_risk,
+    row_path,
 )
+from .scaling import optimal_mu, optimally_scaled_risk, scaled_risk
+from .sizes import optimal_n_features, optimal_shape
 
 __all__ = [
     "alpha_from_penalty",
     "better_side",
+    "column_path",
     "covariance_risk",
     "diagonal_risk",
     "effective_penalty",
@@ -65,6 +66,7 @@ __all__ = [
     "optimal_probabilities",
     "optimal_ridge_penalty",
     "optimal_ridge_risk",
+    "optimal_shape",
     "optimally_scaled_risk",
     "overlap_bias",
     "overlap_variance",
@@ -74,5 +76,6 @@ __all__ = [
     "ridge_covariance_risk",
     "ridge_matched_probabilities",
     "ridge_risk",
+    "row_path",
     "scaled_risk",
 ]

@@ -26,7 +26,6 @@ from ._arguments import (
     require,
     require_at_most,
     require_choice,
-    scalar,
 )
 from ._distributions import Overlaps, PairTerms
 from ._pairs import group_fractions, mean_of_pairs, rescale, times_square
@@ -295,47 +294,6 @@ def expected_risk(
     variance = _combine(terms.variance, terms, k)
     risk = times_square(norm, bias) + times_square(sigma, variance)
     return rescale(risk, terms.shrinkage, mu, norm)
-
-
-def optimal_n_features(
-    n: int,
-    p: int,
-    sigma: float,
-    *,
-    k: float,
-    n_samples: int | None = None,
-    design: str = "independent",
-) -> int:
-    r"""The fixed size with the lowest `expected_risk`.
-
-    .. math:: \arg\min_{1 \le m \le \min(p,\, \tau-2)} E R_k(m)
-
-    Scans 65 sizes, then 65 sizes between the neighbours of the best, until all sizes in between
-    have been compared.
-
-    Status: exact risk; the scan is heuristic for curves with several minima. Scalars only.
-
-    Examples
-    --------
-    >>> optimal_n_features(60, 48, 1.0, k=12)
-    20
-    """
-    tau = n if n_samples is None else n_samples
-    for name, value in (("n", n), ("p", p), ("sigma", sigma), ("k", k), ("n_samples", tau)):
-        scalar(name, value)
-    require_choice("design", design, DESIGNS)
-    low = 1
-    high = min(p, tau - 2)
-    require(high >= 1, f"optimal_n_features needs min(p, n_samples - 2) >= 1; got {high}.")
-    while True:
-        sizes = np.unique(np.linspace(low, high, 65).round().astype(int))
-        risks = expected_risk(n, p, sizes, sigma, k=k, n_samples=n_samples, design=design)
-        best = int(np.argmin(risks))
-        if len(sizes) == high - low + 1:
-            return int(sizes[best])
-        neighbours = sizes[max(best - 1, 0) : best + 2]
-        low = int(neighbours[0])
-        high = int(neighbours[-1])
 
 
 def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:

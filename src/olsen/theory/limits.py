@@ -5,9 +5,11 @@ Letters as in the paper: :math:`\alpha = |S_i|/p`, :math:`\eta = |T_i|/n`, `k` m
 `sigma`. Below the interpolation peak (:math:`\alpha\gamma < \eta`) members are ordinary least
 squares and the formulas are the paper's theorem; above it they are minimum-norm interpolators. With
 :math:`\delta = \min(\alpha, \eta/\gamma)` two different members follow one formula on both sides.
-For a signal of norm r use sigma / r and multiply by r**2. The paper scales the large ensemble by mu
-(section 4.4). The derivation uses only :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`, which
-holds for a single member, so the scaled risk holds for every `k` with the risk of that `k`.
+For a signal of norm r use sigma / r and multiply by r**2.
+
+Members may have a ridge penalty `lam`, which is :math:`\lambda/n`. Then :math:`\delta = \alpha d`,
+where :math:`d = 1/(1+\mu)` is the shrinkage within a member and :math:`\mu` its effective penalty:
+:math:`\lambda/n = \mu(\eta - \alpha\gamma d)`. Without penalty d = 1 below the peak.
 """
 
 from math import inf
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._arguments import Floats, letters, require, require_choice
 from ._pairs import mean_of_pairs, rescale, times_square
+from .ridge import effective_penalty_of_ratio
 
 
 class _Terms(NamedTuple):
@@ -27,37 +30,45 @@ class _Terms(NamedTuple):
     pair_bias: Floats
     single_variance: Floats
     pair_variance: Floats
+    shrinkage: Floats  # delta
 
 
-def _gap(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
+def distance_to_peak(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
     """eta - alpha * gamma, exactly zero where only rounding keeps it from the peak."""
     gap = eta - alpha * gamma
     rounding = 4 * np.finfo(float).eps * eta
     return np.where(np.abs(gap) <= rounding, 0.0, gap)
 
 
-def _terms(alpha: Floats, gamma: Floats, eta: Floats) -> _Terms:
-    gap = _gap(alpha, gamma, eta)
-    is_below_peak = gap > 0
-    delta = np.minimum(alpha, eta / gamma)
-    shared = delta**2 * gamma
-    outside_row_space = 1 - eta / gamma
+def _terms(alpha: Floats, gamma: Floats, eta: Floats, lam: Floats | float = 0.0) -> _Terms:
+    """Terms of members with the penalty `lam`; `d` and `delta` as at the head of this module."""
+    gap = distance_to_peak(alpha, gamma, eta)
+    shared = alpha * gamma
+    mu = effective_penalty_of_ratio(lam / eta, shared / eta)
+    mu = np.where((lam == 0) & (gap >= 0), 0.0, mu)
+    d = 1 / (1 + mu)
+    delta = np.minimum(alpha * d, eta / gamma)
+    unexplained = 1 - alpha + alpha * (mu * d) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.abs(gap)
-        left_out = eta * (1 - alpha) / distance
-        left_out = np.where(alpha < 1, left_out, 0.0)
-        single_bias = np.where(is_below_peak, left_out, outside_row_space + left_out)
-        pair_bias = (1 - delta) ** 2 / (1 - shared)
+        # 1 - kappa of a member with itself, without the cancellation near the peak
+        room = np.where(lam > 0, d * (mu + lam / (eta * mu)), np.abs(gap) / np.maximum(eta, shared))
+        single_bias = np.where(unexplained > 0, unexplained / room, 0.0)
+        single_variance = shared * d**2 / (eta * room)
+        pair_bias = (1 - delta) ** 2 / (1 - delta**2 * gamma)
         pair_bias = np.where(delta < 1, pair_bias, 0.0)
-        single_variance = np.where(is_below_peak, alpha * gamma, eta) / distance
-        pair_variance = shared / (1 - shared)
-    return _Terms(single_bias, pair_bias, single_variance, pair_variance)
+        pair_variance = delta**2 * gamma / (1 - delta**2 * gamma)
+    return _Terms(single_bias, pair_bias, single_variance, pair_variance, delta)
 
 
 def limiting_bias(
-    alpha: "ArrayLike", gamma: "ArrayLike", *, k: "ArrayLike" = inf, eta: "ArrayLike" = 1.0
+    alpha: "ArrayLike",
+    gamma: "ArrayLike",
+    *,
+    k: "ArrayLike" = inf,
+    eta: "ArrayLike" = 1.0,
+    lam: "ArrayLike" = 0.0,
 ) -> "Floats":
-    r"""Limiting bias of `k` members (paper, eq. limiting-bias).
+    r"""Limiting bias of `k` members (paper, equations (16) and (19)).
 
     .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2}{1-\delta^2\gamma} + \frac1k B, \qquad
               B = \frac{\eta(1-\alpha)}{\eta-\alpha\gamma} \;\text{ or }\;
@@ -65,18 +76,18 @@ def limiting_bias(
 
     :math:`\delta = \min(\alpha, \eta/\gamma)`; the second `B` is for :math:`\alpha\gamma > \eta` (interpolators).
     At the peak a finite ensemble gives ``inf`` (0 for alpha = 1: a square system is solved
-    exactly).
+    exactly). Members with a penalty `lam`: see `limiting_risk`.
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
-    broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic. All
+    arguments broadcast.
 
     Examples
     --------
     >>> round(float(limiting_bias(0.5, 0.5)), 6), round(float(limiting_bias(0.5, 0.5, k=1)), 6)
     (0.285714, 0.666667)
     """
-    alpha, gamma, k, eta = letters(alpha=alpha, gamma=gamma, k=k, eta=eta)
-    terms = _terms(alpha, gamma, eta)
+    alpha, gamma, k, eta, lam = letters(alpha=alpha, gamma=gamma, k=k, eta=eta, lam=lam)
+    terms = _terms(alpha, gamma, eta, lam)
     return mean_of_pairs(terms.single_bias, terms.pair_bias, k)
 
 
@@ -87,23 +98,27 @@ def limiting_variance(
     *,
     k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
+    lam: "ArrayLike" = 0.0,
 ) -> "Floats":
-    r"""Limiting variance of `k` members (paper, eq. limiting-variance and section 5.2).
+    r"""Limiting variance of `k` members (paper, equations (17), (20) and (41)).
 
     .. math:: \sigma^2\Bigl[\frac{k-1}{k}\,\frac{\delta^2\gamma}{1-\delta^2\gamma}
               + \frac1k\,\frac{\min(\alpha\gamma, \eta)}{|\eta-\alpha\gamma|}\Bigr], \qquad
               \delta = \min(\alpha, \eta/\gamma)
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak, ``inf`` at it. All
-    arguments broadcast.
+    Members with a penalty `lam`: see `limiting_risk`.
+
+    Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic, ``inf``
+    at the peak. All arguments broadcast.
 
     Examples
     --------
     >>> round(float(limiting_variance(0.5, 0.5, 1.0)), 6), round(float(limiting_variance(0.5, 0.5, 1.0, k=1)), 6)
     (0.142857, 0.333333)
     """
-    alpha, gamma, sigma, k, eta = letters(alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
-    terms = _terms(alpha, gamma, eta)
+    alpha, gamma, sigma = letters(alpha=alpha, gamma=gamma, sigma=sigma)
+    k, eta, lam = letters(k=k, eta=eta, lam=lam)
+    terms = _terms(alpha, gamma, eta, lam)
     variance = mean_of_pairs(terms.single_variance, terms.pair_variance, k)
     return times_square(sigma, variance)
 
@@ -116,8 +131,9 @@ def limiting_risk(
     k: "ArrayLike" = inf,
     eta: "ArrayLike" = 1.0,
     mu: "ArrayLike" = 1.0,
+    lam: "ArrayLike" = 0.0,
 ) -> "Floats":
-    r"""Limiting risk of `k` members, scaled by `mu` (paper, Theorem limiting risk).
+    r"""Limiting risk of `k` members, scaled by `mu` (paper, Theorem 3.5, equations (21) and (22)).
 
     .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2 + \sigma^2\delta^2\gamma}{1-\delta^2\gamma}
               + \frac1k\,\frac{\eta(1-\alpha) + \sigma^2\alpha\gamma}{\eta-\alpha\gamma}
@@ -129,8 +145,19 @@ def limiting_risk(
     finite one is not. Noise-free excess risk. ``k=inf`` is the large ensemble. `mu`: see
     `theory.optimal_mu`.
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
-    broadcast.
+    Members may be ridge regressions of penalty `lam`, that is :math:`\lambda/n`, n being all rows.
+    Then
+
+    .. math:: \delta = \alpha d, \qquad d = \frac1{1+\mu_1}, \qquad
+              \frac\lambda n = \mu_1(\eta - \alpha\gamma d)
+
+    and the second fraction becomes
+    :math:`(\sigma^2 + q)/(1-\alpha\gamma d^2/\eta) - \sigma^2` with :math:`q = 1-\alpha+\alpha(1-d)^2`.
+    So the large ensemble depends on size, rows and penalty through :math:`\delta` alone:
+    `theory.row_path` and `theory.column_path` are its contours.
+
+    Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic. All
+    arguments broadcast.
 
     Examples
     --------
@@ -138,17 +165,18 @@ def limiting_risk(
     0.5
     >>> limiting_risk([0.25, 0.5], 2.0, 1.0, k=10)
     array([0.95714286,        inf])
+    >>> limiting_risk(1.0, 2.0, 1.0, k=10, eta=0.5, lam=[0.0, 0.5])
+    array([0.81547619, 0.79994382])
     """
     alpha, gamma, sigma = letters(alpha=alpha, gamma=gamma, sigma=sigma)
-    k, eta, mu = letters(k=k, eta=eta, mu=mu)
-    risk = risk_of_members(alpha, gamma, sigma, k=k, eta=eta)
-    delta = np.minimum(alpha, eta / gamma)
-    return rescale(risk, delta, mu)
+    k, eta, mu, lam = letters(k=k, eta=eta, mu=mu, lam=lam)
+    terms = _terms(alpha, gamma, eta, lam)
+    risk = _risk(terms, sigma, k)
+    return rescale(risk, terms.shrinkage, mu)
 
 
-def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
-    """`limiting_risk` at mu = 1, of arguments already checked."""
-    terms = _terms(alpha, gamma, eta)
+def _risk(terms: _Terms, sigma: Floats, k: Floats) -> Floats:
+    """Risk of `k` members from the terms of one member and of a pair."""
     single = terms.single_bias + times_square(sigma, terms.single_variance)
     pair = terms.pair_bias + times_square(sigma, terms.pair_variance)
     return mean_of_pairs(single, pair, k)
@@ -167,8 +195,8 @@ def limiting_risk_derivative(
     .. math:: \frac{k-1}{k}\,\frac{2[-\alpha^2\gamma + \alpha(\gamma(\sigma^2+1)+1) - 1]}{(1-\alpha^2\gamma)^2}
               + \frac1k\,\frac{\eta[\gamma(1+\sigma^2)-\eta]}{(\eta-\alpha\gamma)^2}
 
-    The first fraction corrects the paper's eq. risk-derivative, which lacks the factor 2 and the
-    alpha of the middle term; the root is unaffected.
+    The first fraction corrects equation (76) of the paper, which lacks the factor 2 and the alpha
+    of the middle term; the root is unaffected.
 
     Status: theorem. All arguments broadcast.
 
@@ -246,7 +274,7 @@ def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Fl
     best_risk = np.full(max_alpha.shape, inf)
     best = np.zeros(max_alpha.shape)  # fraction of max_alpha
     for fraction in np.linspace(0, 1, n_intervals + 1):
-        risk = risk_of_members(fraction * max_alpha, gamma, sigma, k=k, eta=eta)
+        risk = _risk(_terms(fraction * max_alpha, gamma, eta), sigma, k)
         is_better = risk < best_risk
         best_risk = np.where(is_better, risk, best_risk)
         best = np.where(is_better, fraction, best)
@@ -330,111 +358,3 @@ def better_side(gamma: "ArrayLike", sigma: "ArrayLike") -> "NDArray[np.str_]":
     excess_of_rows = (1 - alpha * gamma) ** 2
     excess_of_features = gamma * (1 - alpha)  # both times gamma (1 - alpha gamma) k
     return np.where(excess_of_rows < excess_of_features, "rows", "features")[()]
-
-
-def scaled_risk(risk: "ArrayLike", shrinkage: "ArrayLike", mu: "ArrayLike") -> "Floats":
-    r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper, eq.
-    mu-scaled-risk).
-
-    .. math:: \mu^2 R + (1-\mu)^2 + 2\mu(1-\mu)(1-\delta)
-
-    `shrinkage` is :math:`\delta = E\langle\beta, b\rangle`: alpha for least-squares members,
-    :math:`\tau/p` for minimum-norm members on :math:`\tau` rows.
-
-    Status: exact at any n, p, k when `risk` is. All arguments broadcast.
-
-    Examples
-    --------
-    >>> float(scaled_risk(0.5, 0.5, 1.0)), float(scaled_risk(0.5, 0.5, 0.0))
-    (0.5, 1.0)
-    """
-    risk, shrinkage, mu = letters(risk=risk, shrinkage=shrinkage, mu=mu)
-    # the bias along the signal alone; the variance of <beta, b> is not negative
-    min_risk = (1 - shrinkage) ** 2
-    tolerated = min_risk * (1 - 1e-9) - 1e-15  # for the rounding of a risk from a formula
-    if np.any(risk < tolerated):
-        missing = np.max(min_risk - risk)
-        raise ValueError(
-            "scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for"
-            f" a signal of norm 1; got a risk {missing:.6g} below that. For a signal of norm r"
-            " divide the risk by r**2."
-        )
-    return rescale(risk, shrinkage, mu)
-
-
-def optimal_mu(
-    alpha: "ArrayLike",
-    gamma: "ArrayLike",
-    sigma: "ArrayLike",
-    *,
-    k: "ArrayLike" = inf,
-    eta: "ArrayLike" = 1.0,
-) -> "Floats":
-    r"""The best scale of `k` members in the limit.
-
-    .. math:: \mu_* = \frac{\delta}{R_k + 2\delta - 1}, \qquad \delta = \min(\alpha, \eta/\gamma)
-
-    with :math:`R_k` the limiting risk of that `k`. It is 1 at the optimal alpha of the large
-    ensemble, below 1 for larger alpha and above 1 for smaller (paper, section 4.4).
-
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
-    broadcast.
-
-    Examples
-    --------
-    >>> round(float(optimal_mu(0.5, 1.0, 0.5**0.5)), 12), round(float(optimal_mu(0.25, 1.0, 0.5**0.5)), 4)
-    (1.0, 1.875)
-    """
-    mu, _ = _scale_and_shrinkage(alpha, gamma, sigma, k=k, eta=eta)
-    return mu[()]
-
-
-def optimally_scaled_risk(
-    alpha: "ArrayLike",
-    gamma: "ArrayLike",
-    sigma: "ArrayLike",
-    *,
-    k: "ArrayLike" = inf,
-    eta: "ArrayLike" = 1.0,
-) -> "Floats":
-    r"""Limiting risk at the best scale.
-
-    .. math:: 1 - \frac{\delta^2}{R_k + 2\delta - 1} = 1 - \mu_*\delta
-
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
-    broadcast.
-
-    Examples
-    --------
-    >>> round(float(optimally_scaled_risk(0.25, 1.0, 0.5**0.5)), 4)
-    0.5312
-    """
-    mu, delta = _scale_and_shrinkage(alpha, gamma, sigma, k=k, eta=eta)
-    return 1 - mu * delta
-
-
-def _scale_and_shrinkage(
-    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, k: ArrayLike, eta: ArrayLike
-) -> tuple[Floats, Floats]:
-    r"""The best scale :math:`\mu_*` and the shrinkage :math:`\delta`.
-
-    The reciprocal :math:`(R_k + 2\delta - 1)/\delta` of the scale is written out term by term: for
-    few columns the difference of the risk and 1 would lose all digits.
-    """
-    alpha, gamma, sigma, k, eta = letters(alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
-    require(
-        alpha > 0, "alpha must be positive: an ensemble without columns is zero at every scale."
-    )
-    delta = np.minimum(alpha, eta / gamma)
-    gap = _gap(alpha, gamma, eta)
-    is_at_peak = gap == 0
-    noise = gamma * (1 + sigma**2)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        below_peak = (eta + noise - 2 * alpha * gamma) / gap
-        above_peak = 1 + gamma * (1 - alpha + sigma**2) / -gap
-        single = np.where(gap > 0, below_peak, above_peak)
-        single = np.where(is_at_peak, inf, single)
-        pair = delta * (1 + noise - 2 * delta * gamma) / (1 - delta**2 * gamma)
-        mu = 1 / mean_of_pairs(single, pair, k)
-    solves_square_system = (alpha == 1) & is_at_peak & (sigma == 0)
-    return np.where(solves_square_system, 1.0, mu), delta

@@ -80,7 +80,7 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
     0.5
     """
     lam, gamma, sigma = letters(lam=lam, gamma=gamma, sigma=sigma)
-    kappa = _effective_penalty(lam, gamma)
+    kappa = effective_penalty_of_ratio(lam, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
         risk = (kappa**2 + sigma**2 * gamma) / ((1 + kappa) ** 2 - gamma)
     # lam = 0, gamma = 1: a square system is exact without noise and has infinite risk with noise
@@ -89,13 +89,70 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
     return np.where(is_square_system, risk_of_square_system, risk)[()]
 
 
-def _effective_penalty(lam: Floats, gamma: Floats) -> Floats:
+def effective_penalty_of_ratio(lam: Floats, gamma: Floats) -> Floats:
     """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
     slope = 1 - gamma - lam
     root = _root(lam, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
         kappa = 2 * lam / (slope + root)
     return np.where(slope > 0, kappa, (root - slope) / 2)
+
+
+def row_path(lam: "ArrayLike", gamma: "ArrayLike", eta: "ArrayLike") -> "Floats":
+    r"""The penalty of members on a fraction `eta` of the rows that equals ``lam`` on all rows.
+
+    .. math:: \frac{\lambda_\eta}{n} = \frac{(1-\delta)(\eta-\gamma\delta)}{\delta}, \qquad
+              \delta = \texttt{alpha\_from\_penalty(lam, gamma)}
+
+    The large ensemble of ridge regressions on all columns has the same risk at every point of the
+    path, from ``lam`` at ``eta=1`` to no penalty at ``eta = gamma * delta``, where members
+    interpolate. Per row of a member, :math:`\lambda_\eta/(\eta n)` is linear in 1 / eta. The
+    path is that of Du, Patil and Kuchibhotla (2023) for identity covariance.
+
+    Status: asymptotic (`limiting_risk` depends on delta alone). Broadcasts.
+
+    Examples
+    --------
+    >>> row_path(0.5, 1.0, [1.0, 0.75, 0.5])
+    array([0.5 , 0.25, 0.  ])
+    """
+    lam, gamma, eta = letters(lam=lam, gamma=gamma, eta=eta)
+    delta = alpha_from_penalty(lam, gamma)
+    rows_to_spare = eta - gamma * delta
+    require(
+        rows_to_spare >= -1e-14,
+        f"row_path ends without penalty at eta = gamma * delta = {np.max(gamma * delta):.6g}, the"
+        f" degrees of freedom per row; got lam = {np.min(lam):.6g}, eta = {np.min(eta):.6g}.",
+    )
+    return (1 - delta) * np.maximum(0, rows_to_spare) / delta
+
+
+def column_path(lam: "ArrayLike", gamma: "ArrayLike", alpha: "ArrayLike") -> "Floats":
+    r"""The penalty of members on a fraction `alpha` of the columns that equals ``lam`` on all.
+
+    .. math:: \frac{\lambda_\alpha}{n} = \frac{(\alpha-\delta)(1-\gamma\delta)}{\delta}, \qquad
+              \delta = \texttt{alpha\_from\_penalty(lam, gamma)}
+
+    The large ensemble of ridge regressions on all rows has the same risk at every point of the
+    path, from ``lam`` at ``alpha=1`` to the paper's ensemble without penalty at ``alpha = delta``.
+    It is linear in alpha.
+
+    Status: asymptotic (`limiting_risk` depends on delta alone). Broadcasts.
+
+    Examples
+    --------
+    >>> column_path(0.5, 1.0, [1.0, 0.75, 0.5])
+    array([0.5 , 0.25, 0.  ])
+    """
+    lam, gamma, alpha = letters(lam=lam, gamma=gamma, alpha=alpha)
+    delta = alpha_from_penalty(lam, gamma)
+    columns_to_spare = alpha - delta
+    require(
+        columns_to_spare >= -1e-14,
+        f"column_path ends without penalty at alpha = delta = {np.max(delta):.6g}, the degrees of"
+        f" freedom per column; got lam = {np.min(lam):.6g}, alpha = {np.min(alpha):.6g}.",
+    )
+    return np.maximum(0, columns_to_spare) * (1 - gamma * delta) / delta
 
 
 def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
