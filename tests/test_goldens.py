@@ -207,6 +207,8 @@ def through_command():
     """A table with numbers, categories, missing cells and dates, and predictions with intervals of
     it.
     """
+    import pyarrow.parquet as pq
+
     rng = np.random.default_rng(6)
     lines = ["area,district,built,sold,price"]
     for i in range(120):
@@ -216,14 +218,14 @@ def through_command():
         built = "" if i % 17 == 3 else int(rng.integers(1900, 2020))
         lines.append(f"{area},{district},{built},2024-{1 + i % 12:02d}-{1 + i % 28:02d},{price}")
     with tempfile.TemporaryDirectory() as name:
-        table, model, out = (str(Path(name, file)) for file in ("t.csv", "m.skops", "p.csv"))
+        table, model, out = (str(Path(name, file)) for file in ("t.csv", "m.skops", "p.parquet"))
         Path(table).write_text("\n".join(lines) + "\n", encoding="utf-8")
         table_options = ["--missing", "mean", "--dates", "sold"]
         fit = ["fit", table, "--target", "price", "--out", model, *table_options]
         assert cli.main(fit) == 0
         predict = ["predict", model, table, "--out", out, "--interval", "0.9"]
         assert cli.main(predict) == 0
-        return {"rows": np.genfromtxt(out, delimiter=",", skip_header=1)}
+        return {"rows": np.column_stack([column.to_numpy() for column in pq.read_table(out)])}
 
 
 CONFIGURATIONS.update(dask=through_dask, file=through_file, command=through_command)

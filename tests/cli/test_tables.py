@@ -439,7 +439,7 @@ def test_predict_gives_no_advice_that_cannot_be_typed(olsen, olsen_json, olsen_r
     for name, (content, words) in TO_PREDICT.items():
         path = put(tmp_path / name, content)
         if words is None:
-            assert len(olsen_json("predict", model, path)["y"]) == 2
+            assert len(olsen_json("predict", model, path)["predicted_y"]) == 2
             continue
         err = olsen_refuses("predict", model, path, words=words)
         assert not [option for option in ("--drop", "--dates", "--missing") if option in err], err

@@ -326,7 +326,7 @@ def page_of(path):
 def test_the_page_of_a_fit(make, seed, tmp_path):
     X, y = data(seed)
     model = make(seed, cv=4).fit(frame_of("polars", X, MARKUP), y)
-    path = tmp_path / "new folder" / "page.html"
+    path = tmp_path / "page.html"
     model.report(path)
     page = page_of(path)
     tags = [tag for tag, _ in page.tags]
@@ -405,6 +405,9 @@ def test_models_without_a_page(seed, tmp_path):
     path = tmp_path / "page.html"
     with pytest.raises(TypeError, match=r"max_features=\[3\]"):
         olsen.report(ensemble(seed).fit(*data(seed)), path)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        adaptive(seed).fit(*data(seed)).report(path.parent / "mistyped" / "page.html")
+    assert not (path.parent / "mistyped").exists()
     assert not hasattr(ensemble(seed), "report")
     for make in (adaptive, tuned):
         with pytest.raises(ValueError, match="2"):

@@ -23,7 +23,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.fits import ChangedRows, NeedsRows
-from .._execution.files import atomically
+from .._execution.files import atomically, refuse_missing_folder
 from .._report import notebook
 from .._report.formatting import number
 from .._report.notebook import NumberTable
@@ -419,6 +419,7 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
             f"report shows one target, but the model has {model._n_targets}. Fit one model for"
             " each."
         )
+    refuse_missing_folder(path, f"path={str(path)!r}")
     problem = fitted.need_rows("report")
     X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
     held_out_prediction = np.ravel(model.cv_prediction_)

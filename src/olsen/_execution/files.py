@@ -95,6 +95,17 @@ def check_writable(path: Name) -> None:
         ) from None
 
 
+def refuse_missing_folder(path: Name, name: str) -> None:
+    """Raise if the folder of a file that is to be written does not exist: a mistyped name would
+    make a new one.
+    """
+    folder = Path(path).parent
+    if not folder.exists():
+        raise FileNotFoundError(
+            f"{name}: there is no folder {folder}. Make it first, or choose another place."
+        )
+
+
 def is_stream(path: Name) -> bool:
     """Whether a path is a pipe or a device, which is written to and never replaced."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)

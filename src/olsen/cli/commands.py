@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -343,10 +344,14 @@ def predict(
             coverage=interval,
             tell=tell,
         )
+        write = partial(
+            outputs.write_predictions,
+            parts=parts,
+            escape=escape_formulas,
+            decimals=table_models.prediction_decimals(pipeline[-1]),
+        )
         if out is not None:
-            n_rows = atomically(
-                out, lambda file: outputs.write_predictions(file, parts, escape_formulas)
-            )
+            n_rows = atomically(out, write)
         elif json:
             columns: dict[str, list[Any]] = {}
             for part in parts:
@@ -354,11 +359,11 @@ def predict(
                     columns.setdefault(name, []).extend(values)
             terminal.show(columns, "")
         else:
-            outputs.write_predictions(None, parts, escape_formulas)
+            write(None)
     notes += encoding.ignored_note()
     is_text = not json if out is None else out.suffix.lower() != ".parquet"
     if is_text and not escape_formulas:
-        notes += outputs.formula_note([encoding.target], row_names)
+        notes += outputs.formula_note(row_names)
     for text in notes:
         terminal.note(text)
     if out is not None:
@@ -453,13 +458,14 @@ def compare(
 
 def risk(
     *,
-    gamma: float,
     sigma: float,
+    gamma: float | None = None,
     alpha: float | None = None,
     eta: float = 1.0,
     k: float = math.inf,
     mu: float = 1.0,
     n: Annotated[int | None, _within(1, 2**53)] = None,
+    p: Annotated[int | None, _within(1, 2**53)] = None,
     json: bool = False,
 ) -> None:
     """Expected risk of an ensemble, and the best one, for identity covariance and a signal of norm
@@ -470,10 +476,10 @@ def risk(
 
     Parameters
     ----------
-    gamma : float
-        Columns divided by rows, above 0.
     sigma : float
         Standard deviation of the noise, 0 or more; the signal has norm one.
+    gamma : float
+        Columns divided by rows, above 0. Instead of it, give --n and --p.
     alpha : float
         Fraction of the columns in a member, from 0 to 1. Without it, the best value is used.
     eta : float
@@ -485,6 +491,8 @@ def risk(
     n : int
         Rows of the data. If given, the expected risk at this size is shown too; it is exact for eta
         = 1.
+    p : int
+        Columns of the data, with --n.
     json : bool
         Print JSON instead of a table.
 
@@ -492,11 +500,11 @@ def risk(
     --------
     olsen risk --gamma 2 --sigma 1                     the best alpha
     olsen risk --gamma 2 --sigma 1 --alpha 0.2 --k 100
-    olsen risk --gamma 2 --sigma 1 --n 200 --k 100     exact at 200 x 400
+    olsen risk --n 200 --p 400 --sigma 1 --k 100       exact at 200 x 400
     """
     from . import risks
 
-    values = risks.calculate(gamma=gamma, sigma=sigma, alpha=alpha, eta=eta, k=k, mu=mu, n=n)
+    values = risks.calculate(gamma=gamma, sigma=sigma, alpha=alpha, eta=eta, k=k, mu=mu, n=n, p=p)
     terminal.show(values if json else None, risks.as_text(values, alpha is None))
 
 

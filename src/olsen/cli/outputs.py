@@ -66,6 +66,10 @@ def check(
                     f"{other_name} and {name} are one file; give them different names."
                 )
         _check_output(name, path, kind)
+        try:
+            files.refuse_missing_folder(path, name)
+        except FileNotFoundError as error:
+            raise UsageError(str(error)) from None
         _refuse_existing(path, name, force)
         files.check_writable(path)
 
@@ -121,26 +125,35 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def write_predictions(
-    path: Path | None, parts: Iterable[Mapping[str, Any]], escape: bool = False
+    path: Path | None,
+    parts: Iterable[Mapping[str, Any]],
+    *,
+    escape: bool = False,
+    decimals: int | None = None,
 ) -> int:
     """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix
     of `path`.
 
     Without a path, predictions go to standard output. Control characters in names are data in a
     file but commands on a screen, so names are escaped on a terminal. With `escape`, names and
-    cells of text that a spreadsheet program would run as formulas begin with an apostrophe. Returns
-    the number of rows.
+    cells of text that a spreadsheet program would run as formulas begin with an apostrophe. Numbers
+    in text have `decimals` decimals, or all digits; those in Parquet are not rounded. Returns the
+    number of rows.
     """
     if path is None:
         escaped_parts = ({escape_control(name): part[name] for name in part} for part in parts)
         return _write_text(
-            sys.stdout, escaped_parts if sys.stdout.isatty() else parts, escape=escape
+            sys.stdout,
+            escaped_parts if sys.stdout.isatty() else parts,
+            escape=escape,
+            decimals=decimals,
         )
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _write_parquet(path, parts)
     with open(path, "w", encoding="utf-8", newline="") as file:
-        return _write_text(file, parts, "\t" if suffix == ".tsv" else ",", escape)
+        separator = "\t" if suffix == ".tsv" else ","
+        return _write_text(file, parts, separator=separator, escape=escape, decimals=decimals)
 
 
 def is_formula(text: str) -> bool:
@@ -152,9 +165,9 @@ def is_formula(text: str) -> bool:
     return text.startswith(FORMULA_STARTS) and HARMLESS.fullmatch(text) is None
 
 
-def formula_note(names: list[str], columns: Mapping[str, list[str]]) -> list[str]:
+def formula_note(columns: Mapping[str, list[str]]) -> list[str]:
     """Note for the user about names and cells that spreadsheet programs may run, if there are any."""
-    strings = [*names, *columns, *chain.from_iterable(columns.values())]
+    strings = [*columns, *chain.from_iterable(columns.values())]
     formulas = [text for text in strings if is_formula(text)]
     if not formulas:
         return []
@@ -169,8 +182,20 @@ def _escaped(text: str) -> str:
     return f"'{text}" if is_formula(text) else text
 
 
+def _digits(value: float, decimals: int | None) -> str:
+    """Write a number with so many decimals, or with all its digits if it is very large."""
+    if decimals is None or not abs(value) < 1e15:
+        return repr(float(value))
+    return f"{round(float(value), decimals) + 0.0:.{decimals}f}"  # + 0.0: zero has no sign
+
+
 def _write_text(
-    file: TextIO, parts: Iterable[Mapping[str, Any]], separator: str = ",", escape: bool = False
+    file: TextIO,
+    parts: Iterable[Mapping[str, Any]],
+    *,
+    separator: str = ",",
+    escape: bool,
+    decimals: int | None,
 ) -> int:
     lines = csv.writer(file, delimiter=separator, lineterminator="\n")
     n_rows = 0
@@ -179,7 +204,9 @@ def _write_text(
         if not n_rows:
             lines.writerow(map(as_cell, columns))
         values = [
-            map(as_cell, column) if isinstance(column, list) else map(repr, map(float, column))
+            map(as_cell, column)
+            if isinstance(column, list)
+            else [_digits(v, decimals) for v in column]
             for column in columns.values()
         ]
         lines.writerows(zip(*values, strict=True))

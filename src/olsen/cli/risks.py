@@ -20,18 +20,26 @@ LABELS = {
 
 def calculate(
     *,
-    gamma: float,
+    gamma: float | None,
     sigma: float,
     alpha: float | None,
     eta: float,
     k: float,
     mu: float,
     n: int | None,
+    p: int | None = None,
 ) -> dict[str, Any]:
     """Compute the risk of an ensemble with its bias, its variance and the best ridge.
 
-    Without `alpha` the best one is used; with `n` the expected risk at that size is included.
+    Without `alpha` the best one is used; with `n` the expected risk at that size is included. The
+    ratio `gamma` is p / n if `p` is given instead.
     """
+    if p is not None:
+        if gamma is not None or n is None:
+            raise UsageError("--p is the number of columns: give it with --n, instead of --gamma.")
+        gamma = p / n
+    if gamma is None:
+        raise UsageError("give --gamma, the columns divided by the rows, or --n and --p.")
     letters = {"gamma": gamma, "sigma": sigma, "eta": eta, "k": k, "mu": mu}
     try:
         if alpha is None:

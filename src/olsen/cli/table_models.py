@@ -346,11 +346,32 @@ def open_rows(
     for message in messages:
         terminal.note(message)
     refuse_absent(ids, table)
-    if encoding.target in ids:
+    taken = [name for name in prediction_names(encoding.target) if name in ids]
+    if taken:
         raise terminal.UsageError(
-            f"--id {encoding.target} has the name that the predictions get; rename that column."
+            f"--id {taken[0]} has a name that the predictions get; rename that column."
         )
     return table, strings_of(table, ids)
+
+
+def prediction_names(target: str) -> tuple[str, str, str]:
+    """Names of the column of predictions and of the limits of intervals; none is the target's, so
+    that predictions can be joined with the table.
+    """
+    return (
+        f"predicted_{target}",
+        *(ALTERNATIVE_LIMIT_NAMES if target in LIMIT_NAMES else LIMIT_NAMES),
+    )
+
+
+def prediction_decimals(model: TunedEnsemble) -> int | None:
+    """Decimals of written predictions: the last one is less than a thousandth of the error of
+    prediction. None, all digits, if the error is zero or not of an ordinary magnitude.
+    """
+    error = report.prediction_error(model)["rmse"]
+    if not 1e-9 < error < np.inf:
+        return None
+    return max(0, 3 - int(np.floor(np.log10(error))))
 
 
 def predictions(
@@ -366,12 +387,10 @@ def predictions(
     """Columns of row names and predictions, for consecutive blocks of rows; `model_name` is the
     name of the model file.
 
-    The column of predictions has the name of the target; with a `coverage` the limits of intervals
-    follow, lower and upper, or lower_limit and upper_limit if the target itself is named lower or
-    upper.
+    With a `coverage` the limits of intervals follow the predictions: lower and upper, or lower_limit
+    and upper_limit if the target itself is named lower or upper.
     """
-    limit_names = ALTERNATIVE_LIMIT_NAMES if encoding.target in LIMIT_NAMES else LIMIT_NAMES
-    column_names = (encoding.target, *limit_names)
+    column_names = prediction_names(encoding.target)
 
     def predict(part: Any) -> Array:
         with damaged_model(model_name, TableError):
