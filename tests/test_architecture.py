@@ -307,7 +307,7 @@ NODES = {
     "_execution": 4800,
     "_data": 27100,
     "_dropout": 4500,
-    "simulation": 2700,
+    "simulation": 4300,
     "_kernel": 600,
     "explorer": 400,
     "datasets": 200,

@@ -13,26 +13,73 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from loops import case
 from olsen import OLSEnsembleRegressor, simulation, theory
 from olsen.simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo
-from olsen.simulation.problems import COVARIANCES
+from olsen.simulation.problems import COEFFICIENTS, COVARIANCES, ROWS
 
 
 def test_rows_have_the_covariance(seed):
-    """Every entry of the sample covariance of 4000 rows within 5.5 standard errors (36 entries,
-    five covariances).
+    """Means and every entry of the sample covariance of 4000 rows within 5.5 standard errors, for
+    every distribution of rows and every covariance (27 numbers each, 48 combinations).
     """
-    for covariance in COVARIANCES:
-        problem = LinearProblem(4000, 6, covariance=covariance)
+    given_covariance = np.diag(np.arange(1.0, 7.0)) + 0.5
+    for rows, covariance in product(ROWS, [*COVARIANCES, given_covariance]):
+        problem = LinearProblem(4000, 6, covariance=covariance, rows=rows)
         X = problem.draw(np.random.default_rng(seed)).X
         Sigma = problem.covariance_matrix()
         products = np.einsum("ni,nj->nij", X, X)
-        error = products.std(axis=0) / math.sqrt(len(X))
-        assert np.all(np.abs(products.mean(axis=0) - Sigma) < 5.5 * error), covariance
+        error = products.std(axis=0) / math.sqrt(len(X)) + 1e-12  # squares of signs are constant
+        mean_error = np.sqrt(np.diag(Sigma) / len(X))
+        with case(rows, covariance):
+            assert np.all(np.abs(products.mean(axis=0) - Sigma) < 5.5 * error)
+            assert np.all(np.abs(X.mean(axis=0)) < 5.5 * mean_error)
+
+
+def test_rows_are_of_their_kind():
+    def draw(rows, p=6, **parameters):
+        return LinearProblem(300, p, rows=rows, **parameters).draw(rng=3).X
+
+    assert np.array_equal(np.unique(draw("rademacher")), [-1.0, 1.0])
+    assert all(len(np.unique(column)) == 2 for column in draw("sparse").T)
+    assert np.mean(draw("sparse", row_parameter=0.02) > 0) < 0.05
+    indicators = draw("one-hot", row_parameter=4) > 0  # two factors of three indicators each
+    assert {0, 1} == set(np.add.reduceat(indicators, [0, 3], axis=1).ravel())
+    lengths = {rows: np.linalg.norm(draw(rows, 60), axis=1) for rows in ("student", "elliptical")}
+    assert lengths["elliptical"].std() > 1.5 * lengths["student"].std()
+    assert np.array_equal(draw("gaussian"), np.random.default_rng(3).standard_normal((300, 6)))
+
+
+def test_given_covariances_and_coefficients_are_used_as_they_are():
+    named = LinearProblem(20, 5, covariance="ar1")
+    beta = np.arange(5.0)
+    given = LinearProblem(20, 5, covariance=named.covariance_matrix(), coefficients=beta)
+    assert_array_equal(given.draw(rng=0).X, named.draw(rng=0).X)
+    assert_array_equal(given.draw(rng=0).beta, beta)
+    (estimate,) = simulation.run([(given, Ridge(1.0))], trials=3, rng=0)
+    again = LinearProblem(20, 5, covariance=named.covariance_matrix().tolist(), coefficients=beta)
+    assert again == given
+    assert_array_equal(estimate.values, simulation.run([(again, Ridge(1.0))], trials=3)[0].values)
+
+
+def test_aligned_coefficients_are_along_large_variances(seed):
+    rng = np.random.default_rng(seed)
+    for covariance in ("diagonal", "ar1", "spiked"):
+        variances = {
+            kind: [
+                sample.energy(sample.beta)
+                for sample in (
+                    LinearProblem(5, 40, covariance=covariance, coefficients=kind).draw(rng)
+                    for _ in range(20)
+                )
+            ]
+            for kind in ("aligned", "gaussian", "misaligned")
+        }
+        aligned, gaussian, misaligned = map(np.mean, variances.values())
+        assert aligned > 1.5 * gaussian > 1.5 * misaligned, covariance
 
 
 def test_coefficients_are_of_norm_one_and_of_their_kind(seed):
     rng = np.random.default_rng(seed)
-    for kind in ("gaussian", "fixed", "sparse"):
-        problem = LinearProblem(5, 40, coefficients=kind, nonzeros=7)
+    for kind in COEFFICIENTS:
+        problem = LinearProblem(5, 40, covariance="ar1", coefficients=kind, nonzeros=7)
         first = problem.draw(rng).beta
         second = problem.draw(rng).beta
         assert first @ first == pytest.approx(1) and second @ second == pytest.approx(1)
@@ -59,6 +106,14 @@ def test_impossible_problems_are_refused():
         ({"nonzeros": 9}, "nonzeros=9.*4 columns"),
         ({"sigma": -1.0}, r"sigma.*-1"),
         ({"degrees": 2.0}, r"degrees.*2"),
+        ({"rows": "cauchy"}, "elliptical"),
+        ({"rows": "student", "row_parameter": 2.0}, r"row_parameter.*2"),
+        ({"rows": "one-hot", "row_parameter": 2.5}, r"row_parameter.*2\.5"),
+        ({"covariance": np.eye(3)}, r"covariance.*\(4, 4\).*\(3, 3\)"),
+        ({"covariance": np.ones((4, 4))}, "positive definite"),
+        ({"covariance": np.triu(np.ones((4, 4)))}, "symmetric"),
+        ({"covariance": "equicorrelated", "strength": -0.5}, r"equicorrelated.*-0\.5"),
+        ({"coefficients": [1.0, 2.0]}, r"coefficients.*\(4,\).*\(2,\)"),
     ]:
         with case(wrong), pytest.raises(ValueError, match=words):
             LinearProblem(5, 4, **wrong)

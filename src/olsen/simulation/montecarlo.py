@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -160,7 +160,7 @@ def _stored(file: Path) -> Any:
 
 def _describe(item: LinearProblem | Method) -> dict[str, Any]:
     """A problem or a method as its class and its fields."""
-    return {"class": type(item).__name__, **asdict(item)}
+    return {"class": type(item).__name__, **vars(item)}
 
 
 def _digest(description: dict[str, Any]) -> str:
@@ -168,8 +168,13 @@ def _digest(description: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:20]
 
 
+@lru_cache(maxsize=32)
+def _number(problem: LinearProblem) -> int:
+    """A number of the problem for the seeds of its trials."""
+    return int(_digest(_describe(problem))[:15], 16)
+
+
 def _trial(problem: LinearProblem, method: Method, seed: int, number: int) -> NDArray[np.float64]:
-    problem_number = int(_digest(_describe(problem))[:15], 16)
-    data_seed, members_seed = np.random.SeedSequence([seed, problem_number, number]).spawn(2)
+    data_seed, members_seed = np.random.SeedSequence([seed, _number(problem), number]).spawn(2)
     sample = problem.draw(np.random.default_rng(data_seed))
     return method.evaluate(sample, int(members_seed.generate_state(1, np.uint64)[0] >> 1))
