@@ -1,7 +1,7 @@
 """Models as files: fitted ensembles, and pipelines that end with one, written and read by skops.
 
 A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the
-archive must be uncompressed (unpacked no larger than the file; `MAX_...` and `MIN_...` bound the
+archive must be uncompressed (unpacked no larger than the file; `_check` bounds the
 rest), and every node of its description must be a pair of a loader and a type in `BUILT`. Types
 alone are not enough: a list node calls its type with a list, and ``numpy.ndarray([64])`` is an
 array of whatever lay in memory. The content of each node must have the form in which skops writes
@@ -44,8 +44,6 @@ from ._execution.files import atomically
 SUFFIX = ".skops"
 FORMAT = "olsen model 2"
 SCHEMA = "schema.json"
-MAX_ARCHIVE_ENTRIES = 1000  # a model has some forty arrays, whatever its size
-MAX_SCHEMA_BYTES = 1 << 26  # enough for the names of some forty thousand columns
 CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
 MAX_NAME_CHARACTERS = 200
 
@@ -275,8 +273,8 @@ def _check(data: bytes, name: str) -> None:
 
     skops stores its parts uncompressed: no part of an archive is larger than the file.
     """
-    if data.count(CENTRAL_ENTRY) > MAX_ARCHIVE_ENTRIES:
-        raise ValueError(f"more than {MAX_ARCHIVE_ENTRIES} parts")
+    if data.count(CENTRAL_ENTRY) > 1000:  # a model has some forty arrays, whatever its size
+        raise ValueError("more than 1000 parts")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
         sizes = {entry.filename: entry.file_size for entry in entries}
@@ -284,8 +282,8 @@ def _check(data: bytes, name: str) -> None:
         total_size = sum(entry.file_size for entry in entries)
         if not stored or len(sizes) < len(entries) or total_size > len(data):
             raise ValueError("parts are compressed, larger than the file, or have the same name")
-        if sizes[SCHEMA] > MAX_SCHEMA_BYTES:
-            raise ValueError(f"its description has more than {MAX_SCHEMA_BYTES} bytes")
+        if sizes[SCHEMA] > 1 << 26:  # enough for the names of some forty thousand columns
+            raise ValueError("its description has more than 64 MiB")
         text = archive.read(SCHEMA)
         _refuse_dense(text)
         schema, foreign_types = _parsed(text)

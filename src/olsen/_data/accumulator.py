@@ -4,7 +4,7 @@ r"""Moments summed block by block.
 
 with s, t the means of the first block: one symmetric product a block gives squares, cross products
 and sums. The shift costs at most a factor of the number of blocks in rounding, because a column
-whose later blocks lie far from its first has a variance to match. Every ``MAX_BLOCKS_PER_SHIFT``
+whose later blocks lie far from its first has a variance to match. Every 32
 blocks the sums are closed and merged by Chan's formula, which bounds the factor.
 """
 
@@ -19,7 +19,6 @@ from .._trust import constant_columns, refuse_extremes
 from .moments import Moments, weighted_mean
 
 Array = NDArray[np.float64]
-MAX_BLOCKS_PER_SHIFT = 32  # blocks summed about one shift
 
 
 class Accumulator:
@@ -40,7 +39,7 @@ class Accumulator:
         """Add X (rows, p), Y (rows, q) and weights or None, of any real type; returns whether all
         were finite.
         """
-        if self._blocks == MAX_BLOCKS_PER_SHIFT:
+        if self._blocks == 32:  # blocks summed about one shift
             self._close()
         if self._M is None:
             self._M = np.zeros((self.p + self.q + 1,) * 2)

@@ -34,13 +34,6 @@ Indices = NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 TIE_TOL = 1e-9  # fraction of the largest value of a key: closer values count as equal
-CHANCE_FACTOR = (
-    3.0  # repeated rows over their expected number, up to which chance explains the repeats
-)
-BLOCK_ENTRIES = (
-    1 << 20
-)  # numbers in a block of standardised columns, of which one block is held at a time
-SEED = 7  # seed of the fixed random numbers
 
 
 @dataclass(frozen=True)
@@ -142,7 +135,7 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> b
         if len(steps):
             n_values = max(1.0, width / float(steps.min()) / 4)
             expected_repeats = n + n_values * np.expm1(-n / n_values)
-            if n_repeats > CHANCE_FACTOR * expected_repeats:
+            if n_repeats > 3 * expected_repeats:  # more than chance explains
                 return False
     return True
 
@@ -209,7 +202,7 @@ def _ranks(keys: list[Array]) -> Indices:
 
 def random_numbers(count: int, sets: int) -> Array:
     """Fixed random numbers, (count, sets)."""
-    return np.random.default_rng(SEED).standard_normal((sets, count)).T
+    return np.random.default_rng(7).standard_normal((sets, count)).T
 
 
 @dataclass(frozen=True)
@@ -262,7 +255,9 @@ def _scaled(centred: Array, unit: Array) -> Array:
 
 
 def _blocks(problem: RowData) -> Iterator[slice]:
-    """Slices of columns of at most about BLOCK_ENTRIES numbers."""
+    """Slices of columns of at most about a million numbers, of which one slice is standardised at
+    a time.
+    """
     n, p = problem.shape
-    step = max(1, BLOCK_ENTRIES // max(1, n))
+    step = max(1, (1 << 20) // max(1, n))
     return (slice(start, min(start + step, p)) for start in range(0, p, step))

@@ -50,13 +50,13 @@ class Columns:
         part = problem if rows is None else problem.take(rows)
         n, p = problem.shape
         mean_x, mean_y = part.means
+        root = np.sqrt(problem.weights)
         memory.require(
             8.0 * n * p,
             "A copy of X by columns",
             "Use fewer rows, or drop columns that repeat others.",
         )
         A = np.zeros((p, _padded(n)))
-        root = np.sqrt(problem.weights)
 
         def work(start: int, stop: int) -> None:
             raw = problem.X[:, start:stop]
@@ -70,20 +70,22 @@ class Columns:
                 centred *= root
 
         (threads or Threads()).without_blas(work, p)
-        if problem.null_rank:
+        total_weight = part.total_weight
+        null_rank = problem.null_rank
+        if null_rank:
             A_part = A if rows is None else A[:, rows]
             squares = (
                 np.diagonal(part.moments.G)
                 if part.has_moments
                 else np.einsum("jl,jl->j", A_part, A_part)
             )
-            A[constant_columns(squares, mean_x, part.total_weight)] = 0.0
-        far = 4 * EPS * np.abs(mean_x) * np.sqrt(part.total_weight)
+            A[constant_columns(squares, mean_x, total_weight)] = 0.0
+        far = 4 * EPS * np.abs(mean_x) * np.sqrt(total_weight)
         columns = cls.plain(
             A, (problem.Y - mean_y) * root[:, None], far, rounding_of_factors(max(n, p))
         )
         columns.root[:n] = root
-        columns.mean_weights[:n] = root**2 / part.total_weight * problem.null_rank
+        columns.mean_weights[:n] = root**2 / total_weight * null_rank
         return replace(columns, n=n, mean_x=mean_x, mean_y=mean_y)
 
     @classmethod

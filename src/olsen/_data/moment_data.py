@@ -37,8 +37,6 @@ from .triangle import CentredRows, Triangle
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-MAX_LANES = 16  # sets of accumulators that are filled in parallel
-MAX_LANES_BYTES = 1 << 26
 
 Source = BlockSource | DaskRows
 
@@ -110,9 +108,10 @@ def _sum_rows(
 
 
 def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator]]:
+    """Sets of accumulators that are filled in parallel: at most 16, and of 64 MiB where more than one."""
     lane_bytes = 8.0 * n_groups * (p + q + 1) ** 2
     memory.require(3 * lane_bytes, f"{n_groups} Gram matrices of {p} columns", "Use fewer columns.")
-    n_lanes = int(min(MAX_LANES, max(1, MAX_LANES_BYTES // lane_bytes)))
+    n_lanes = int(min(16, max(1, 2**26 // lane_bytes)))
     return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(n_lanes)]
 
 

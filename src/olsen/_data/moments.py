@@ -29,11 +29,7 @@ from .._trust import EPS, constant_columns
 Array = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
 
-MIN_HALVED_FLOPS = 1e7  # a smaller Gram matrix is not worth threads between threads
 MIN_BLAS_FLOPS = 2e8  # a smaller Gram matrix gains nothing from threads of BLAS
-MIN_SHARED_BLAS_FLOPS = (
-    4e9  # a smaller Gram matrix is shared by two of our threads, if there are several
-)
 ALONE = Threads()
 DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 BLOCK_BYTES = (
@@ -274,13 +270,12 @@ def _dense_squares(
     n, p = X.shape
     flops = n * float(p) ** 2
     threads = threads or ALONE
-    if 8 * n * p > BLOCK_BYTES or flops >= (
-        MIN_BLAS_FLOPS if threads.n_threads == 1 else MIN_SHARED_BLAS_FLOPS
-    ):
+    # with several threads a Gram matrix of less than 4e9 flops is shared by two of our own
+    if 8 * n * p > BLOCK_BYTES or flops >= (MIN_BLAS_FLOPS if threads.n_threads == 1 else 4e9):
         with threads.blas():
             return _sum_of_blocks(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
     x, y = centred_rows(X, Y, weight, mean_x=mean_x, mean_y=mean_y, buffer=np.empty(X.shape))
-    if flops < MIN_HALVED_FLOPS or n < 100:
+    if flops < 1e7 or n < 100:  # not worth threads
         G = x.T @ x
     else:
         halves = [x[: n // 2], x[n // 2 :]]

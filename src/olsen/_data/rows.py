@@ -299,15 +299,13 @@ class RowData:
     def moments_by(self, threads: Threads) -> Moments:
         """Moments of all rows, computed by `threads` at the first use."""
         if not self.has_moments:
-            self.keep_moments(
-                from_data(
-                    self.X,
-                    self.Y,
-                    self.weight,
-                    centre=self.fit_intercept,
-                    space=self.space,
-                    threads=threads,
-                )
+            vars(self)["moments"] = from_data(
+                self.X,
+                self.Y,
+                self.weight,
+                centre=self.fit_intercept,
+                space=self.space,
+                threads=threads,
             )
         return self.moments
 

@@ -120,7 +120,7 @@ def open_data(
     sample_weight: Any,
     *,
     fit_intercept: bool,
-    options: Options,
+    options: Callable[[], Options],
     checks: Checks,
     min_rows: int = 2,
 ) -> TrainingData:
@@ -144,7 +144,7 @@ def open_data(
     if is_dask(X):  # first: Dask arrays follow the array API too
         rows = DaskRows.of(X, y, sample_weight)
         if rows.n_rows > rows.X.shape[1]:
-            return MomentData(rows, fit_intercept, options)
+            return MomentData(rows, fit_intercept, options())
         require(
             8.0 * rows.n_rows * rows.X.shape[1], f"Loading the {rows.kind}", "Use fewer columns."
         )
@@ -154,7 +154,7 @@ def open_data(
     elif lives_elsewhere(X, y):
         return rows_on_device(X, y, sample_weight, fit_intercept)
     elif (source := sources.open_source(X, y, sample_weight)) is not None:
-        return MomentData(source, fit_intercept, options)
+        return MomentData(source, fit_intercept, options())
     return rows_on_host(*checks(X, y, sample_weight), fit_intercept, min_rows)
 
 

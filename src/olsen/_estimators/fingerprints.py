@@ -14,8 +14,6 @@ from .._execution.threads import blas_threads
 
 Array = NDArray[np.float64]
 
-MAX_HASHED_ENTRIES = 1 << 16  # entries up to which the fingerprint hashes all of X
-N_SAMPLED_ENTRIES = 1 << 14  # entries that it hashes of a larger X
 HASH_FACTORS = np.random.default_rng(1).integers(0, 2**64, 4096, dtype=np.uint64) | np.uint64(1)
 
 
@@ -24,16 +22,16 @@ def fingerprint(problem: RowData, expected: Array | None = None) -> Array:
     it in place.
 
     It begins with a checksum, as two numbers, of the bits of the targets, of the weights and of X.
-    A checksum of all of a large X would take a tenth of a fit. For a large X it therefore covers a
-    sample of the entries, and linear combinations of all columns follow, each column divided by its
-    size. The sizes are taken from the `expected` fingerprint if there is one, because they must not
-    follow the data when two fingerprints are compared.
+    A checksum of all of a large X would take a tenth of a fit. For X of more than 65536 entries it
+    therefore covers a sample of 16384 entries or a few more, and linear combinations of all columns
+    follow, each column divided by its size. The sizes are taken from the `expected` fingerprint if
+    there is one, because they must not follow the data when two fingerprints are compared.
     """
     X = problem.X
     arrays = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-    is_small = sum(array.size for array in arrays) <= MAX_HASHED_ENTRIES
+    is_small = sum(array.size for array in arrays) <= 1 << 16
     if not is_small:
-        arrays = [array[:: max(1, array.size // N_SAMPLED_ENTRIES)] for array in arrays]
+        arrays = [array[:: max(1, array.size // (1 << 14))] for array in arrays]
     weights = [] if problem.weight is None else [problem.weight]
     shape = np.array([*problem.shape, problem.Y.shape[1], problem.null_rank], dtype=np.int64)
     checksum = _checksum([shape, problem.Y, *weights, *arrays])

@@ -304,6 +304,8 @@ class FittedEnsemble(
             self.n_features_in_ = data.n_columns
             if data.names is not None:
                 self.feature_names_in_ = np.asarray(data.names, dtype=object)
+        libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
+        self._frame_library = "polars" if "polars" in libraries else "pandas"
         members = fitted.members
         single = data.single_target
         settings = self.get_params(deep=False)
@@ -312,8 +314,6 @@ class FittedEnsemble(
         )
         self._fitted = fitted
         coef, intercept = members.scaled(fitted.scale, data.dtype)
-        libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
-        self._frame_library = "polars" if "polars" in libraries else "pandas"
         self.coef_ = coef[0, :] if single else coef
         self.intercept_ = (
             (intercept[0] if single else intercept) if fitted.designs[0].fit_intercept else 0.0

@@ -105,7 +105,10 @@ def open_training(
         X: Any, y: Any, weight: Any
     ) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
         X = as_table(X)
-        _refuse_odd_kinds(X, y, weight)
+        # scikit-learn would silently convert times, text and masked entries to numbers
+        refuse_times(y=y, sample_weight=weight)
+        refuse_text_columns(X)
+        _refuse_masked(X=X, y=y)
         x_checks = {
             "accept_sparse": ["csc", "csr"],
             "dtype": [np.float64, np.float32],
@@ -128,19 +131,10 @@ def open_training(
         y,
         sample_weight,
         fit_intercept=estimator.fit_intercept,
-        options=options_of(estimator),
+        options=partial(options_of, estimator),
         checks=checks,
         min_rows=min_rows,
     )
-
-
-def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
-    """Raise for text, times and masked entries, which scikit-learn would silently convert to
-    numbers.
-    """
-    refuse_times(y=y, sample_weight=weight)
-    refuse_text_columns(X)
-    _refuse_masked(X=X, y=y)
 
 
 def _refuse_masked(**arrays: Any) -> None:

@@ -33,12 +33,10 @@ from .inputs import check_arguments, on_host
 
 Array = NDArray[np.float64]
 
-N_SAMPLED_MEMBERS = 200  # drawn to describe the members of a fit that has infinitely many
 MAX_TABLE_ROWS = 30  # rows of a printed table
 MAX_OPERATIONS = (
     2e10  # floating-point operations up to which a report computes standard errors of effects
 )
-N_FACTORISATIONS = 300  # thirty refits of about ten factorisations each
 
 
 class Feature(NamedTuple):
@@ -144,10 +142,12 @@ class Effects:
 
 
 def errors_are_cheap(model: Any) -> bool:
-    """Whether standard errors of effects, which take thirty refits, are computed within seconds."""
+    """Whether standard errors of effects are computed within seconds: they take thirty refits, of
+    about ten factorisations each.
+    """
     n = model._result().design.n_rows
     p = model.n_features_in_
-    return bool(N_FACTORISATIONS * n * p * min(n, p) <= MAX_OPERATIONS)
+    return bool(300 * n * p * min(n, p) <= MAX_OPERATIONS)
 
 
 class Summary:
@@ -476,7 +476,8 @@ def _member_statistics(model: Any) -> dict[str, Array]:
     q, p = coefs.shape
     names = ("member_mean", "member_spread", "same_sign")
     try:
-        members = model.member_coefs(None if model.n_estimators_ < math.inf else N_SAMPLED_MEMBERS)
+        # 200 drawn members describe those of a fit that has infinitely many
+        members = model.member_coefs(None if model.n_estimators_ < math.inf else 200)
     except ChangedRows:
         raise
     except NeedsRows:

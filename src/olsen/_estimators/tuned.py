@@ -44,9 +44,6 @@ Array = NDArray[np.float64]
 
 # data with fewer rows are loaded into memory; from here on the adaptive model uses moments
 MANY_ROWS = 1000
-N_REPLICATES = 30  # fits of parts of the rows, for standard errors
-REPLICATE_FRACTION = 0.8  # of the rows in each replicate
-N_GROUPS = 20  # groups of rows of which replicates consist if the rows are not in memory
 
 
 class _NoMethod:
@@ -303,10 +300,10 @@ def _rows_of_a_part(data: TrainingData, design: Design) -> tuple[int, int]:
     """Number of units in a part, and in all: units are rows in memory, otherwise groups of rows."""
     n = design.n_rows
     if data.host_rows is None:
-        n = int(np.clip(n // 10, 6, N_GROUPS))  # fewer groups if there are few rows
+        n = int(np.clip(n // 10, 6, 20))  # groups of rows: twenty, or fewer if there are few rows
         if design.n_rows < n:
             return 0, n
-    return max(1, min(n - 1, round(REPLICATE_FRACTION * n))), n
+    return max(1, min(n - 1, round(0.8 * n))), n  # four fifths of the rows
 
 
 def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
@@ -330,9 +327,9 @@ def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
 
 
 def _parts(data: TrainingData, count: int, n: int) -> Iterator[TrainingData]:
-    """Random parts of the rows, or of the moments of groups of rows, one after the other."""
+    """Thirty random parts of the rows, or of the moments of groups of rows, one after the other."""
     rng = np.random.default_rng(FOLD_SEED)
-    parts = (rng.permutation(n)[:count] for _ in range(N_REPLICATES))
+    parts = (rng.permutation(n)[:count] for _ in range(30))
     rows = data.host_rows
     if rows is not None:
         return (rows.take(np.sort(row_indices)) for row_indices in parts)

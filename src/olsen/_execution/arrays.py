@@ -154,9 +154,6 @@ HOST = Space(np, "cpu", np.float64)
 # tiles.
 LARGE_PRODUCT = 1 << 27
 TILE = 4096  # rows and columns of a tile
-# Products that underflow in single precision have errors of 1e-45 at most, which matter for
-# predictions below this.
-SMALLEST_SINGLE = 1e-30
 
 
 def row_products(A: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -223,7 +220,9 @@ def _in_single_range(space: Space, products: Any, single: Any, coef: Any) -> boo
         return True
     if not bool(xp.all(xp.isfinite(single))):
         return False
-    return float(xp.max(xp.abs(products))) >= SMALLEST_SINGLE or not bool(xp.any(coef != 0))
+    # products that underflow in single precision have errors of 1e-45 at most, which matter for
+    # predictions below this
+    return float(xp.max(xp.abs(products))) >= 1e-30 or not bool(xp.any(coef != 0))
 
 
 def _in_double(space: Space, array: Any) -> Any:

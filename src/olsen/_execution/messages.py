@@ -11,7 +11,7 @@ from typing import Any
 
 # The number of frames of scikit-learn's decorators and threads between the user's code and this
 # package varies from call to call, so a fixed stacklevel would name a line of another library.
-_PACKAGE_FOLDER = str(Path(__file__).resolve().parents[1])
+_PACKAGE_FOLDER = str(Path(__file__).resolve().parent.parent)
 _INTERMEDIATE_MODULES = ("sklearn", "joblib", "contextlib", "threading", "concurrent")
 
 

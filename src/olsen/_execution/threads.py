@@ -36,8 +36,6 @@ from .caching import cached_property as cached_property  # for importers from be
 T = TypeVar("T")
 Report = Callable[[int], None]  # called with the number of finished items
 
-THREAD_BYTES = 1 << 25  # memory for the stack of a thread and its work
-CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should work at once
 
 _blas_is_single = ContextVar(
     "_blas_is_single", default=False
@@ -58,10 +56,10 @@ def count_threads(n_jobs: int | None) -> int:
 def room_for_a_thread() -> bool:
     """Whether there is memory for the stack and the work of one more thread.
 
-    If a new thread cannot allocate memory before it has signalled its start, the starting thread
-    waits for ever.
+    That is 32 MiB. If a new thread cannot allocate memory before it has signalled its start, the
+    starting thread waits for ever.
     """
-    return memory.available_bytes() > THREAD_BYTES
+    return memory.available_bytes() > 1 << 25
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class Threads:
         n_items : int
             Number of items.
         chunk : int, default=None
-            Items in a chunk. By default a chunk takes about ``CHUNK_SECONDS``, which every thread
+            Items in a chunk. By default a chunk takes about a tenth of a second, which every thread
             estimates from its first item, and there are at least four chunks per thread, so that
             uneven items balance.
         uses_blas : bool, default=True
@@ -176,7 +174,8 @@ def _map_chunks(
                 if report:
                     reported = done
                     report(reported)
-                items_in_time = int((stop - start) * CHUNK_SECONDS / max(seconds, 1e-9))
+                # compiled work cannot be interrupted, and Ctrl-C should work at once
+                items_in_time = int((stop - start) * 0.1 / max(seconds, 1e-9))
                 size = max(first_chunk, min(max_chunk, items_in_time))
         finally:
             begun = n_items  # after an error no chunk is begun

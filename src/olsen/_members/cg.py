@@ -32,9 +32,6 @@ Array = NDArray[np.float64]
 Operator = Callable[[Any], Any]  # applied to an array with one column for each system
 
 STEPS_BETWEEN_CHECKS = 8  # a device waits during a check
-# largest trusted inverse eigenvalue of a matrix with unit diagonal, as for the direct solver on a
-# Gram matrix
-LARGEST_INVERSE_EIGENVALUE = 1e5
 
 
 class Systems:
@@ -91,7 +88,8 @@ class Progress:
     @property
     def distrusted(self) -> NDArray[np.bool_]:
         """Columns whose matrix is shown to be nearly singular, or whose numbers overflowed."""
-        return ~(self.rayleigh >= 1 / LARGEST_INVERSE_EIGENVALUE)
+        # the diagonal is one; the direct solver on a Gram matrix distrusts smaller eigenvalues too
+        return ~(self.rayleigh >= 1e-5)
 
 
 @dataclass

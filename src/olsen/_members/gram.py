@@ -98,7 +98,7 @@ def _with_probes(
     q = C.shape[1]
     right = np.column_stack([C, scale[:, None] * _probes(len(scale))])
     solve = partial(_solve_principal, G, right, scale, q=q)
-    factored = solve(features=features, threads=threads, data=kernels.MemberData.none(len(G)))
+    factored = solve(features=features, threads=threads)
     dependent = np.flatnonzero(factored.ratios < 0)
     if columns is not None and len(dependent):
         part = solve(
@@ -260,9 +260,9 @@ def _solve_principal(
     q: int,
     features: Subsets,
     threads: Threads,
-    data: kernels.MemberData,
+    data: kernels.MemberData | None = None,
 ) -> _Factored:
-    """Solve for all members; `data` confirm dependent columns."""
+    """Solve for all members; `data` confirm dependent columns, None: the members are reported."""
     k = len(features.sizes)
     factored = _Factored(np.empty((len(features.indices), q)), np.empty(k), np.empty(k))
     solve = partial(
@@ -270,7 +270,7 @@ def _solve_principal(
         G=np.ascontiguousarray(G),
         C=np.ascontiguousarray(C),
         scale=scale,
-        data=data,
+        data=data or kernels.MemberData.none(len(G)),
         columns=kernels.Lists.of(features.indptr, features.indices),
         **vars(factored),
     )
@@ -327,10 +327,7 @@ def _complement(
         return None
     q = C.shape[1]
     complements = features.complement()
-    no_data = kernels.MemberData.none(len(P))
-    y = _solve_principal(
-        P, full, scale, q=q, features=complements, threads=threads, data=no_data
-    ).values
+    y = _solve_principal(P, full, scale, q=q, features=complements, threads=threads).values
     values = np.empty((len(features.indices), q))
 
     def work(start: int, stop: int) -> None:

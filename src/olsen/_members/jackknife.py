@@ -331,7 +331,7 @@ def _on_block(
     members and rows.
     """
     problem = sums.rows.problem
-    weight = problem.weights[block]
+    weight = 1.0 if problem.weight is None else problem.weight[block]
     centred_y = (problem.Y[block] - problem.means[1]).T
     a = sums.rows.block(block)
     g = form.M @ a if form.complement else a

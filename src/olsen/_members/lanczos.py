@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 RESIDUAL_TOL = 1e-11  # length of the residual, as a fraction of the right-hand side
-CHECK_EVERY = 8  # steps between two looks at the residual
-BREAKDOWN = 1e-14  # fraction of the largest entry of T: a smaller off-diagonal entry is rounding
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Krylov:
         """Iterate until the system with the smallest penalty is solved, or `max_steps` are done."""
         length = float(np.linalg.norm(right))
         max_steps = min(max_steps, len(right))
-        V = np.zeros((min(max_steps, 4 * CHECK_EVERY), len(right)))
+        V = np.zeros((min(max_steps, 32), len(right)))
         diagonal = np.zeros(max_steps)
         off_diagonal = np.zeros(max_steps)
         direction = right / length
@@ -54,9 +52,9 @@ class Krylov:
             off_diagonal[step] = np.linalg.norm(image)
             steps = step + 1
             space = cls(V[:steps], diagonal[:steps], off_diagonal[:steps], length)
-            if off_diagonal[step] <= BREAKDOWN * diagonal[: step + 1].max():
+            if off_diagonal[step] <= 1e-14 * diagonal[: step + 1].max():  # it is rounding
                 break
-            if steps % CHECK_EVERY == 0 and space.residual(smallest_shift) <= RESIDUAL_TOL:
+            if steps % 8 == 0 and space.residual(smallest_shift) <= RESIDUAL_TOL:
                 break
             direction = image / off_diagonal[step]
         return space

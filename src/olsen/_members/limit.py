@@ -33,14 +33,6 @@ from .penalised import limit_members, solve, solve_members_of_rows
 
 Array = NDArray[np.float64]
 
-# number of drawn uniform members in an infinite ensemble: in proportion to their weight, and at
-# least a minimum
-UNIFORM_MEMBERS_AT_FULL_WEIGHT = 1000
-MIN_UNIFORM_MEMBERS = 100
-# rows or columns up to which one BLAS thread computes eigenvectors in less time than idle BLAS
-# threads spin
-MAX_SINGLE_THREAD_EIGEN_SIZE = 500
-
 
 def process_of(
     data: TrainingData, design: Design, *, draws: bool = True
@@ -51,7 +43,8 @@ def process_of(
     Small problems use one BLAS thread: further BLAS threads would keep spinning for milliseconds
     afterwards and take the cores from the threads that draw members.
     """
-    small = min(design.n_rows, design.n_columns) <= MAX_SINGLE_THREAD_EIGEN_SIZE
+    # so few rows or columns take less time than idle BLAS threads spin
+    small = min(design.n_rows, design.n_columns) <= 500
     with one_blas_thread() if small else nullcontext():
         processes = tuple(_process_of(data, scheme) for scheme in _schemes(design))
         if draws:
@@ -174,8 +167,10 @@ def _limit(
 
 
 def n_uniform_members(weight: float) -> int:
-    """Number of uniform members that are drawn for their weight in an infinite ensemble."""
-    return max(MIN_UNIFORM_MEMBERS, round(UNIFORM_MEMBERS_AT_FULL_WEIGHT * weight))
+    """Number of uniform members that are drawn in an infinite ensemble: in proportion to their
+    weight, and at least 100.
+    """
+    return max(100, round(1000 * weight))
 
 
 def drawable(data: TrainingData, design: Design) -> Design:

@@ -51,8 +51,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Rows = NDArray[np.int64] | None  # row indices of a member; None: all rows
 
-MAX_STORED_NUMBERS = 1 << 26  # entries of all factors that are stored at a time
-
 
 @dataclass(frozen=True)
 class PathData:
@@ -337,9 +335,8 @@ class _Pairs:
         sums = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded))
         states = np.zeros(padded, dtype=np.int64)
         numbers = kernels.member_size(int(self.sizes[-1]), q)
-        step = 2 * max(
-            1, MAX_STORED_NUMBERS // (2 * numbers)
-        )  # members that are factored at a time
+        # members that are factored at a time: their factors have at most 2^26 numbers
+        step = 2 * max(1, (1 << 25) // numbers)
         store = np.empty((min(step, len(self.orders)), numbers))
         trusted = np.empty(len(slots), dtype=bool)
         # few panels of rows at a time: a call of the kernel cannot be interrupted

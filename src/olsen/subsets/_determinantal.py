@@ -32,9 +32,6 @@ from ._drawing import Stream, philox_key
 
 Array = NDArray[np.float64]
 
-# fraction of the largest eigenvalue, below which a penalty is too small for a Gram matrix
-SMALLEST_GRAM_PENALTY = 1e-9
-
 
 @dataclass(frozen=True, eq=False)
 class Tridiagonal:
@@ -163,7 +160,7 @@ class Determinantal:
     @property
     def doubtful(self) -> bool:
         """Whether the penalty is too small for the accuracy of a Gram matrix in double precision."""
-        return bool(len(self.values) and self.penalty < SMALLEST_GRAM_PENALTY * self.values[-1])
+        return bool(len(self.values) and self.penalty < 1e-9 * self.values[-1])
 
     @cached_property
     def vectors(self) -> Array:

@@ -20,7 +20,6 @@ Keys = NDArray[np.uint64]
 
 MIN_THREADED_ITEMS = 1 << 19  # random numbers, about six milliseconds, from which threads pay off
 CHUNK_ITEMS = 1 << 22  # random numbers held at a time
-MAX_ATTEMPTS = 1000  # draws of a member before the settings are refused
 
 
 class Stream(IntEnum):
@@ -298,7 +297,7 @@ def draw_members(
     sizes = features.sizes.copy()
     column_lists = list(features)
     row_lists = list(samples or ())
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    for attempt in range(1, 1001):
         wrong_side = sizes >= freedom - 1 if is_overdetermined else sizes <= freedom + 1
         rejected = np.flatnonzero(wrong_side | (freedom < 1)).tolist()
         if not rejected:
@@ -312,7 +311,7 @@ def draw_members(
                 row_lists[i] = new_samples[0]
                 freedom[i] = len(new_samples[0]) - fit_intercept
     raise ValueError(
-        f"coin flips were rejected {MAX_ATTEMPTS} times in a row: a member must have at least two"
+        f"coin flips were rejected 1000 times in a row: a member must have at least two"
         " rows more than columns (or, interpolating, two columns more than rows), but about"
         f" {np.mean(features.sizes):.1f} columns meet {np.mean(freedom):.1f} rows. Move"
         " max_features or max_samples apart, or use sampling='fixed'."
