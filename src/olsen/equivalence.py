@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, qr
 
 from ._execution import memory
+from ._execution.arrays import row_products
 from .subsets import Determinantal, integer_seed, penalty_of_size
 from .theory import _arguments
 from .theory._arguments import LEAST, MOST, Counts, Floats, as_numbers
@@ -291,7 +292,7 @@ def determinantal_risk(
     count = _arguments.ROWS._replace(words="a whole number")
     n_subsets = int(_arguments.scalar("n_subsets", n_subsets, count))
     process = _process(X, max_features)
-    G = X.T @ X
+    G = row_products(X.T)
     M = process.mean_inverse()
     error = M @ (G @ beta) - beta
     bias = error @ Sigma @ error

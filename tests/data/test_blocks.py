@@ -541,3 +541,21 @@ def test_a_file_larger_than_the_memory_limit(tmp_path):
     command = [sys.executable, "-c", LIMITED, *paths]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.stdout.strip() == "fitted (500,)", done.stderr[-2000:]
+
+
+def test_moments_of_more_columns_than_openblas_bears(monkeypatch, seed):
+    """Its symmetric product crashes from 20 000 columns on; tiles are exercised on small ones."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 70))
+    Y = rng.standard_normal((40, 2))
+    expected = from_data(X, Y, None, centre=True)
+    monkeypatch.setattr("olsen._execution.arrays.LARGE_PRODUCT", 1)
+    monkeypatch.setattr("olsen._execution.arrays.TILE", 32)
+    in_one_product = from_data(X, Y, None, centre=True)
+    monkeypatch.setattr("olsen._data.moments.BLOCK_BYTES", 5000)
+    in_blocks = from_data(X, Y, None, centre=True)
+    accumulator = Accumulator(70, 2, True)
+    accumulator.add(X, Y)
+    for moments in (in_one_product, in_blocks, accumulator.moments()):
+        assert_allclose(moments.G, expected.G, rtol=0, atol=1e-12)
+        assert_array_equal(moments.G, moments.G.T)

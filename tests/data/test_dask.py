@@ -379,3 +379,17 @@ def test_fits_can_be_tasks_of_a_grid_search(client, seed):
     with joblib.parallel_config("dask"):
         scores = cross_val_score(ensemble(seed), X, y, cv=3)
     assert_allclose(scores, cross_val_score(ensemble(seed), X, y, cv=3), rtol=1e-12)
+
+
+def test_row_groups_that_dask_reads_together(tmp_path):
+    """Dask joins partitions of a column, but not those of many columns."""
+    pytest.importorskip("pyarrow")
+    X, y, _ = data(0)
+    frame = pd.DataFrame(X, columns=NAMES).assign(y=y)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    lazy = dd.read_parquet(tmp_path / "rows.parquet", split_row_groups=True)
+    assert lazy.npartitions == 12
+    expected = AdaptiveOLSEnsembleRegressor().fit(X, y).coef_
+    for rows, target in ((lazy, "y"), (lazy[NAMES], lazy["y"])):
+        coef = AdaptiveOLSEnsembleRegressor().fit(rows, target).coef_
+        assert_allclose(coef, expected, rtol=0, atol=1e-9)

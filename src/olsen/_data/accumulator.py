@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._execution.arrays import row_products
 from .._trust import constant_columns, refuse_extremes
 from .moments import Moments, weighted_mean
 
@@ -57,7 +58,7 @@ class Accumulator:
             Z -= self._shift  # after the cast: numpy casts and subtracts at once at half the speed
             if weight is not None:
                 Z *= np.sqrt(weight[rows])[:, None]
-            self._M += Z.T @ Z
+            self._M += row_products(Z.T)
             tiny = np.diagonal(self._M)[:-1] < 1e-300
             if (
                 tiny.any()

@@ -73,7 +73,7 @@ class DaskRows:
             names = [str(name) for name in X.columns]
             refuse_times(X=X._meta)
             refuse_text(_not_numbers(X), len(names))
-            X = X.to_dask_array(lengths=True)
+            X = _counted_array(X)
         elif named_columns(y) or named_columns(weight):
             raise ValueError(
                 f"y or sample_weight names columns ({y!r:.60}), but X is a Dask array, which has"
@@ -171,7 +171,7 @@ def _chunked_like(X: Any, values: Any, name: str, *, same_partitions: bool) -> A
     rows = X.chunks[0]
     refuse_times(**{name: values._meta if is_dask(values) else values})
     if hasattr(values, "to_dask_array"):
-        values = values.to_dask_array(lengths=list(rows) if same_partitions else True)
+        values = _counted_array(values, rows if same_partitions else ())
     if not isinstance(values, da.Array):
         from_array: Callable[..., Any] = da.from_array  # Dask has no type annotations here
         array = np.asarray(values)
@@ -186,6 +186,19 @@ def _chunked_like(X: Any, values: Any, name: str, *, same_partitions: bool) -> A
     if values.shape[0] != sum(rows):
         raise ValueError(f"{name} has {values.shape[0]} rows, but X has {sum(rows)}.")
     return values.rechunk((rows, *([-1] if values.ndim > 1 else [])))
+
+
+def _counted_array(frame: Any, lengths: tuple[int, ...] = ()) -> Any:
+    """Dask array of a data frame or series; its chunks are counted unless there are as many as
+    known `lengths`.
+
+    Dask reads several small row groups of a Parquet file as one partition, the more the fewer
+    columns are asked for, so an array may have fewer chunks than its frame has partitions.
+    """
+    array = frame.to_dask_array()
+    if array.numblocks[0] == len(lengths):
+        return frame.to_dask_array(lengths=list(lengths))
+    return array.compute_chunk_sizes()
 
 
 def tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:

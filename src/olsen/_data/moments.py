@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._execution.arrays import HOST, Space
+from .._execution.arrays import HOST, Space, add_row_products, is_large_product, row_products
 from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._trust import EPS, constant_columns
 
@@ -276,11 +276,11 @@ def _dense_squares(
             return _sum_of_blocks(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
     x, y = centred_rows(X, Y, weight, mean_x=mean_x, mean_y=mean_y, buffer=np.empty(X.shape))
     if flops < 1e7 or n < 100:  # not worth threads
-        G = x.T @ x
+        G = row_products(x.T)
     else:
         halves = [x[: n // 2], x[n // 2 :]]
         G, G_second = threads.quiet()(
-            lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False
+            lambda i, _: row_products(halves[i].T), 2, chunk=1, uses_blas=False
         )
         G += G_second
     return G, x.T @ y, (y * y).sum(axis=0)
@@ -320,7 +320,10 @@ def _sum_of_blocks(
         )
         # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for
         # every block
-        G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
+        if is_large_product((p, len(x))):
+            add_row_products(G, x.T)
+        else:
+            G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         with one_blas_thread():
             C += x.T @ y
         yy += (y * y).sum(axis=0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.arrays import HOST
+from .._execution.arrays import HOST, row_products
 from ..subsets import Design
 from .fits import FoldFit, NeedsRows
 from .moments import Moments
@@ -107,7 +107,7 @@ class StreamData:
             weight=float(self.triangle.R[0, 0] ** 2),
             mean_x=mean_x,
             mean_y=mean_y,
-            G=X.T @ X,
+            G=row_products(X.T),
             C=X.T @ Y,
             yy=(Y * Y).sum(axis=0),
             centred=self.fit_intercept,

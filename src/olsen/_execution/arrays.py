@@ -149,27 +149,42 @@ class Space:
 
 HOST = Space(np, "cpu", np.float64)
 # NumPy computes A A' by the symmetric product of BLAS, and OpenBLAS crashes with a segmentation
-# fault there if A is large: seen with 20 000 x 50 000 numbers in column order, reported for 80 000
-# x 3072 (numpy/numpy#19685). If A or the result has this many numbers, the product is computed in
-# tiles.
+# fault there if A is large and several threads are in use: seen with 20 000 x 200 numbers in row
+# order and 20 000 x 50 000 in column order, reported for 80 000 x 3072 (numpy/numpy#19685). If A or
+# the result has this many numbers, the product is computed in tiles.
 LARGE_PRODUCT = 1 << 27
 TILE = 4096  # rows and columns of a tile
 
 
+def is_large_product(shape: tuple[int, int]) -> bool:
+    """Whether the symmetric product A A' of BLAS may crash for A of this shape."""
+    n, p = shape
+    return n * max(n, p) >= LARGE_PRODUCT
+
+
 def row_products(A: NDArray[np.float64]) -> NDArray[np.float64]:
     """Gram matrix A A' of the rows of A, for A of any size."""
-    n, p = A.shape
-    if n * max(n, p) < LARGE_PRODUCT:
+    n = len(A)
+    if not is_large_product(A.shape):
         return np.asarray(A @ A.T)
     products = np.zeros((n, n))
+    add_row_products(products, A)
+    for start in range(0, n, TILE):
+        stop = start + TILE
+        products[start:stop, stop:] = products[stop:, start:stop].T
+    return products
+
+
+def add_row_products(lower: NDArray[np.float64], A: NDArray[np.float64]) -> None:
+    """Add A A' to the tiles of `lower` on and below the diagonal, by general products of tiles."""
+    n, p = A.shape
     tiles = [slice(start, start + TILE) for start in range(0, n, TILE)]
     for i, first in enumerate(tiles):
         for second in tiles[: i + 1]:
             for start in range(0, p, TILE):
                 columns = slice(start, start + TILE)
-                products[first, second] += A[first, columns] @ A[second, columns].T
-            products[second, first] = products[first, second].T
-    return products
+                # a product of a tile with its transpose is symmetric too, but small
+                lower[first, second] += A[first, columns] @ A[second, columns].T
 
 
 def type_that_holds(space: Space, dtype: Any, *arrays: Any) -> Any:

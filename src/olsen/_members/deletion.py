@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._data.rows import RowData, Submatrix, gather
+from .._execution.arrays import row_products
 from .._execution.threads import cached_property
 from .._trust import EPS, EXACT_FIT, LARGEST_INFLATION, costs_a_rank, nothing_but_rounding
 from .orthogonal import basis_and_inverse, least_squares
@@ -191,7 +192,7 @@ def _from_gram(part: Submatrix, mean_weights: Array) -> _Inverse | None:
     interpolates = A.shape[1] >= len(A) - bool(null.any())
     # A minimum-norm member: root weights are orthogonal to centred rows; a multiple of their outer
     # product makes A A' definite.
-    K = A @ A.T if interpolates else A.T @ A
+    K = row_products(A if interpolates else A.T)
     if interpolates:
         unit = np.trace(K) / len(K)
         K += unit * np.outer(null, null)
