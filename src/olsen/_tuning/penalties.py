@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.arrangement import TIE_TOL
 from .._data.folds import FoldData, first_least
 from .._data.rows import RowData
 from .._data.standardised import Standardised, StandardisedRows
@@ -343,6 +344,8 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
     fine_grid = np.geomspace(
         grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], FINE_PENALTIES
     )
+    # the middle of the fine grid is the best coarse penalty up to rounding, and is counted once
+    fine_grid[np.isclose(fine_grid, grid[best], rtol=TIE_TOL, atol=0.0)] = grid[best]
     fine = errors(fine_grid)
     chosen = fine_grid[first_least(fine.mse)]
     penalties, first = np.unique(np.r_[fine_grid, grid], return_index=True)
