@@ -20,6 +20,7 @@ __all__ = [
     "equivalence",
     "explorer",
     "figures",
+    "leverage",
     "load",
     "member_coefficients",
     "onnx",
@@ -52,6 +53,7 @@ _HOMES = {
     "DropoutRegressor": "olsen._dropout.estimator",
     "OLSEnsembleRegressor": "olsen._estimators.ensemble",
     "OLSEnsembleRegressorCV": "olsen._estimators.ensemble_cv",
+    "leverage": "olsen._estimators.pipelines",
     "load": "olsen._persistence",
     "member_coefficients": "olsen._estimators.ensemble",
     "predict_interval": "olsen._estimators.pipelines",
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
     from ._estimators.adaptive import AdaptiveOLSEnsembleRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor, member_coefficients
     from ._estimators.ensemble_cv import OLSEnsembleRegressorCV
-    from ._estimators.pipelines import predict_interval, report, summary
+    from ._estimators.pipelines import leverage, predict_interval, report, summary
     from ._persistence import load, save
 else:  # hidden from type checkers, which would believe any name otherwise
 

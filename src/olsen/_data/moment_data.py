@@ -150,6 +150,12 @@ def _fold_errors(
     return [np.concatenate(fold_errors) for fold_errors in errors]
 
 
+def _largest(blocks: Iterator[Block], values_of: Callable[[Any], Array]) -> float:
+    """Largest of ``values_of(X)`` over the rows with positive weight."""
+    rows = (X for block in blocks for _, X, _, _ in block.groups(1, 0))
+    return max((float(np.max(values_of(X))) for X in rows), default=-np.inf)
+
+
 def _merge_groups(merge: Callable[[list[T]], T], parts: list[list[T]]) -> list[T]:
     """Merge the values of each group over consecutive chunks; ``parts[chunk][group]``."""
     return [merge(list(group_parts)) for group_parts in zip(*parts, strict=True)]
@@ -268,6 +274,12 @@ class MomentData:
     def total_moments(self) -> Moments:
         """Moments of all rows."""
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)
+
+    def largest(self, values_of: Callable[[Any], Array]) -> float:
+        """Largest of ``values_of(X)`` over the rows with positive weight, from a pass over them."""
+        assert self.source is not None
+        largest: float = self.source.collect(partial(_largest, values_of=values_of), max)
+        return largest
 
     def in_groups(self, count: int, seed: int) -> MomentData:
         """The data read once more, with moments of `count` random groups of the rows."""

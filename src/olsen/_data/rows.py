@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -190,6 +191,13 @@ class RowData:
     def total_moments(self) -> Moments:
         """Moments of all rows, on the host."""
         return self.moments.on_host()
+
+    def largest(self, values_of: Callable[[Any], Array], *, copied_bytes: int = 1 << 28) -> float:
+        """Largest of ``values_of(X)`` over all rows; of a device, `copied_bytes` at a time."""
+        n, p = self.shape
+        step = n if self.space.on_host else max(1, copied_bytes // (8 * p))
+        parts = [self.space.get(self.X[start : start + step]) for start in range(0, n, step)]
+        return max(float(np.max(values_of(part))) for part in parts)
 
     def fold_moments(self, count: int, seed: int) -> list[Moments]:
         """Per-fold moments on the data's device if there is room; the same folds as for blocked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,6 +112,12 @@ class StreamData:
             C=X.T @ Y,
             yy=(Y * Y).sum(axis=0),
             centred=self.fit_intercept,
+        )
+
+    def largest(self, values_of: Callable[[Any], Array]) -> float:
+        """Refuse: the rows are gone."""
+        raise NeedsRows(
+            f"the largest value of the training rows needs the rows: {self.why_no_rows}."
         )
 
     def fold_moments(self, count: int, seed: int) -> list[Moments]:

@@ -100,6 +100,9 @@ class TrainingData(Protocol):
     def total_moments(self) -> Moments:
         """Moments of all rows, on the host; may read the data."""
 
+    def largest(self, values_of: Callable[[Any], Any]) -> float:
+        """Largest of ``values_of(X)`` over the training rows; may read the data."""
+
     def fold_moments(self, count: int, seed: int) -> list[Moments]:
         """Moments of random folds of rows; may read the data."""
 

@@ -103,6 +103,37 @@ def predict_interval(
     return np.stack([np.minimum(low, high), np.maximum(low, high)], axis=-1)
 
 
+def leverage(model: Any, X: Any) -> NDArray[np.float64]:
+    """Distance of rows from the training rows, in units of the training row that is farthest.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        As in :func:`predict_interval`.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_columns)
+        Rows to predict, in the form that the pipeline takes.
+
+    Returns
+    -------
+    leverage : ndarray of shape (n_samples,)
+        As from :meth:`OLSEnsembleRegressor.leverage`, of the columns that the ensemble sees.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import olsen
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> model = make_pipeline(StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()).fit(X, X[:, 0])
+    >>> bool(olsen.leverage(model, [[20.0, 0.0, 0.0]])[0] > 2)
+    True
+    """
+    parts = _split_ensemble(model)
+    of_rows: NDArray[np.float64] = parts.estimator.leverage(parts.transform(X))
+    return of_rows
+
+
 def summary(model: Any, coverage: float = 0.9) -> Summary:
     """Summarise the fit of an ensemble, or of a whole pipeline, under the names of its input
     columns.
@@ -160,9 +191,8 @@ def report(model: Any, path: str | os.PathLike[str]) -> None:
     write_report(parts.estimator, path, parts.features)
 
 
-predict_interval.__module__ = summary.__module__ = report.__module__ = (
-    "olsen"  # the public import path
-)
+for function in (leverage, predict_interval, report, summary):
+    function.__module__ = "olsen"  # the public import path
 
 
 def split_pipeline(model: Any) -> PipelineParts:

@@ -23,6 +23,7 @@ from .._members import Members
 from .._tuning.risk_curves import RiskCurve
 from ..subsets import Design, Determinantal
 from .fingerprints import same_rows
+from .leverage import Leverage, leverage_of
 
 Array = NDArray[np.float64]
 
@@ -30,6 +31,7 @@ NOT_KEPT = (
     "the model came from a pickle or a file that was written without them. Call fit once more"
 )
 MAX_STORED_BYTES = 2.0**26  # of training rows in a pickle or a file: 64 MiB
+MAX_STORED_COLUMNS = 1000  # whose products are factorised, in half a second, for a pickle
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class FittedResult:
     folds: list[FoldFit] | None = (
         None  # the chosen mixture of schemes without each of the folds it was chosen in
     )
+    leverage: Leverage | None = None  # of a pickle that was written without the rows it needs
     computed: dict[str, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # cache, see `once`
@@ -136,7 +139,28 @@ class FittedResult:
                 )
                 reason = f"pickles and files keep {limit}. Call fit once more where they are needed"
             stored = replace(stored, data=None, splits=None, why_no_rows=reason)
+        rows_are_secret = not keep_rows
+        needs_leverage = stored.data is None and not rows_are_secret
+        stored = replace(stored, leverage=self._stored_leverage() if needs_leverage else None)
         return to_plain(stored)
+
+    def _stored_leverage(self) -> Leverage | None:
+        """Leverage for a pickle without rows: as computed before, or of rows in memory.
+
+        A pickle that is to hold no rows gets none: a column that is zero but in one row shows that
+        row in its products with other columns.
+        """
+        leverage = self.leverage or self.computed.get("_leverage")
+        design = self.design
+        few_columns = design.n_columns <= min(design.n_rows, MAX_STORED_COLUMNS)
+        if (
+            leverage is None
+            and few_columns
+            and self.data is not None
+            and self.data.rows is not None
+        ):
+            leverage = leverage_of(self.data, self.designs)
+        return None if leverage is None else leverage.without_rows
 
 
 def _pairs(rows: NDArray[np.int64], counts: NDArray[np.int64]) -> Splits:
@@ -173,6 +197,7 @@ KINDS: dict[str, Any] = {
     "Determinantal": Determinantal,
     "FittedResult": FittedResult,
     "FoldFit": FoldFit,
+    "Leverage": Leverage,
     "Members": Members,
     "RowData": RowData,
     "RiskCurve": RiskCurve,
@@ -227,6 +252,7 @@ def restored(plain: Any) -> FittedResult | None:
         (fitted.members, Members),
         (fitted.curve, RiskCurve | None),
         (data, RowData | StreamData | None),
+        (fitted.leverage, Leverage | None),
         *((design, Design) for design in fitted.designs),
         *((fold, FoldFit) for fold in fitted.folds or ()),
     ]

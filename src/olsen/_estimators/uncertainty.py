@@ -26,6 +26,7 @@ from .._members.ensemble import Refit, cross_fit, solve_ensemble
 from .._members.limit import drawable
 from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
+from .leverage import AnyLeverage, leverage_of
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Array = NDArray[np.float64]
@@ -158,6 +159,57 @@ class UncertaintyMixin(BaseEstimator):
         rereadable = fitted.data is not None and fitted.data.can_be_read_again
         alternative = "; method='cv+' reads the data again" if rereadable else ""
         return f"predict_interval has no training rows: {fitted.why_no_rows}{alternative}"
+
+    def leverage(self, X: Any) -> NDArray[np.float64]:
+        r"""Distance of rows from the training rows, in units of the training row that is farthest.
+
+        The prediction of a row beyond all training rows is an extrapolation: a typing error in one
+        cell, a sensor of another kind. From 2 on, ``olsen predict`` marks a row as far.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows to predict.
+
+        Returns
+        -------
+        leverage : ndarray of shape (n_samples,)
+            :math:`h(x) / \max_l h(x_l)`: at most 1 for training rows; zero if no column varies.
+
+        Notes
+        -----
+        :math:`h(x) = (x - \bar x)' (G + \lambda D^{-1})^{-1} (x - \bar x)`, with G the centred
+        products of the columns (not centred without intercept), is the mean leverage of the row in
+        the determinantal members of a scheme with prior variances D (theorem if no drawable columns
+        are dependent, otherwise the limit of nearly dependent columns). A mixture has the weighted
+        mean over its schemes, and several targets have the mean over targets. For fixed sizes and
+        coin flips the penalty is that of
+        :func:`equivalence.determinantal_penalty <olsen.equivalence.determinantal_penalty>`
+        (status: heuristic). Columns that no member uses do not count.
+
+        The penalty is bounded from below: ridge regression with it has at most a third as many
+        degrees of freedom as there are rows, otherwise every new row of a wide table would be
+        beyond all training rows.
+
+        The first call factorises the products of the columns, or of the rows if those are fewer;
+        data in blocks or on a cluster are read twice for it. After a pickle or a model file it
+        needs the training rows, unless ``keep_rows=True`` and they were too many to be stored.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from olsen import AdaptiveOLSEnsembleRegressor
+        >>> X = np.random.default_rng(0).standard_normal((100, 3))
+        >>> model = AdaptiveOLSEnsembleRegressor().fit(X, X[:, 0] + X[:, 1])
+        >>> bool(np.isclose(model.leverage(X).max(), 1))
+        True
+        >>> bool(model.leverage([[30.0, 0.0, 0.0]])[0] > 2)
+        True
+        """
+        rows, to_input_space = self._on_host(X)
+        leverage = self._leverage()
+        in_units = leverage.absolute(rows) / (leverage.largest or 1.0)
+        return np.asarray(to_input_space(in_units))
 
     def members_needed(self, share: float = 0.01) -> int:
         """Number of members from which on another random draw of the members would hardly change
@@ -374,6 +426,17 @@ class UncertaintyMixin(BaseEstimator):
         return CVPlus.from_folds(fits)
 
     @once
+    def _leverage(self) -> AnyLeverage:
+        fitted = self._result()
+        stored: AnyLeverage | None = fitted.leverage
+        if stored is not None:
+            return stored
+        data = fitted.need_data("leverage")
+        if not data.can_be_read_again:
+            fitted.need_rows("leverage")
+        return leverage_of(data, fitted.designs)
+
+    @once
     def _moments(self, purpose: str) -> Moments:
         moments: Moments = self._result().need_data(purpose).total_moments()
         return moments
@@ -444,7 +507,7 @@ class UncertaintyMixin(BaseEstimator):
         """
         if is_dask(X):
             raise ValueError(
-                f"X is of type {type(X).__name__}, but standard errors and intervals are computed"
+                f"X is of type {type(X).__name__}, but standard errors, intervals and leverages are computed"
                 " in memory. Give X.compute(), or a part at a time: X.partitions[i].compute()."
             )
         space = space_of(X) if lives_elsewhere(X) else None

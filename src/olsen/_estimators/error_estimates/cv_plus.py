@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.fits import FoldFit
-from .chunks import dense_chunks, order_statistic_rank
+from ..chunks import dense_chunks, order_statistic_rank
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from ..._data.training import TrainingData
 from ..._execution.options import Options
 from ..._members.ensemble import solve_ensemble
 from ...subsets import Design, group_size
-from .chunks import dense
+from ..chunks import dense
 
 Array = NDArray[np.float64]
 

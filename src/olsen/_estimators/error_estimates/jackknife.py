@@ -32,8 +32,8 @@ from ..._execution import memory
 from ..._execution.caching import cached_property
 from ..._execution.threads import Threads, one_blas_thread
 from ..._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit
+from ..chunks import dense_chunks, order_statistic_rank
 from ..result import FittedResult
-from .chunks import dense_chunks, order_statistic_rank
 
 Array = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from ..._execution.threads import Threads
 from ..._members.jackknife import inverses
 from ..._trust import LARGEST_INFLATION
 from ...subsets import Subsets
-from .chunks import dense_chunks
+from ..chunks import dense_chunks
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .chunks import dense_chunks
+from ..chunks import dense_chunks
 
 Array = NDArray[np.float64]
 

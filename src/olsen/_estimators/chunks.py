@@ -19,6 +19,7 @@ def dense_chunks(
     """
     n_rows = X.shape[0]
     step = max(1, int(chunk_bytes / max(1.0, bytes_per_row)))
+    X = sp.csr_array(X) if sp.issparse(X) else X
     for start in range(0, n_rows, step):
         chunk = slice(start, min(start + step, n_rows))
         yield chunk, dense(X[chunk])

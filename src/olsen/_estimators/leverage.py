@@ -1,0 +1,220 @@
+r"""Leverage of rows: how far they are from the training rows, as the members of an ensemble see it.
+
+The leverage of a row in a member on the columns S is :math:`x_S' G_{SS}^{-1} x_S`, with x and G
+centred if an intercept is fitted. For determinantal members with prior variances D and penalty
+:math:`\lambda` its mean is
+
+.. math:: h(x) = x' (G + \lambda D^{-1})^{-1} x
+
+(theorem if no drawable columns are dependent; the limit of nearly dependent columns otherwise). A
+mixture has the weighted mean over its schemes. Uniform members and coin flips have the penalty on
+standardised columns with as many degrees of freedom as they have columns
+(``equivalence.determinantal_penalty``; prior variances are proportional to inclusion
+probabilities): status heuristic.
+
+Two bounds keep the penalty away from zero, where every new row of a wide table would be far: degrees
+of freedom are at most MAX_DEGREES_PER_ROW of the rows, and a penalty is at least MIN_PENALTY of the
+mean square of the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+from .._data.fits import NeedsRows
+from .._data.moments import Moments
+from .._data.rows import RowData
+from .._data.training import TrainingData
+from .._execution import memory
+from ..subsets import Design, penalty_of_size
+from .chunks import dense_chunks
+
+Array = NDArray[np.float64]
+
+MAX_DEGREES_PER_ROW = 1 / 3  # degrees of freedom of the penalised fits for each training row
+MIN_PENALTY = 1e-6  # of the mean sum of squares of the columns, times their prior variances
+
+
+class _Scheme(NamedTuple):
+    """A sampling scheme: its weight, prior variances (p,), and its penalty or its expected size."""
+
+    weight: float
+    prior_variances: Array
+    penalty: float | None
+    size: float
+
+
+@dataclass(frozen=True)
+class Leverage:
+    """Leverages as a quadratic form of centred rows."""
+
+    mean_x: Array  # (p,)
+    M: Array  # (p, p) weighted mean of (G + penalty / prior variances)^-1
+    largest: float = 1.0  # leverage of the training rows
+
+    @property
+    def without_rows(self) -> Leverage:
+        """The form itself, which needs no training rows."""
+        return self
+
+    @classmethod
+    def from_moments(cls, moments: Moments, designs: Sequence[Design]) -> Leverage:
+        """Build from products of the columns."""
+        M = np.zeros(moments.G.shape)
+        for scheme in _schemes(designs, np.diagonal(moments.G)):
+            S = np.flatnonzero(scheme.prior_variances > 0)
+            root = np.sqrt(scheme.prior_variances[S])
+            scaled = moments.G[np.ix_(S, S)] * root * root[:, None]
+            _, inverse = _penalised_inverse(scaled, scheme, moments.n_rows)
+            M[np.ix_(S, S)] += scheme.weight * root[:, None] * inverse * root
+        return cls(moments.mean_x, M)
+
+    def absolute(self, X: Any) -> Array:
+        """Leverages (rows,) of checked rows, dense or sparse, in units of one."""
+        leverage = np.empty(X.shape[0])
+        for chunk, rows in dense_chunks(X, 16.0 * len(self.M)):
+            deviations = rows - self.mean_x
+            leverage[chunk] = np.einsum("ij,ij->i", deviations @ self.M, deviations)
+        return np.maximum(leverage, 0.0)
+
+
+class _Kernel(NamedTuple):
+    """Inverse of A D A' + penalty for one scheme."""
+
+    weight: float
+    prior_variances: Array  # (p,)
+    penalty: float
+    inverse: Array  # (n, n)
+
+
+@dataclass(frozen=True)
+class RowLeverage:
+    """The same as :class:`Leverage` from the training rows themselves, for more columns than rows:
+
+    x'(A'A + penalty D^-1)^-1 x = (x'Dx - x'DA' (A D A' + penalty)^-1 A D x) / penalty.
+    """
+
+    rows: RowData
+    mean_x: Array  # (p,)
+    kernels: list[_Kernel]
+    largest: float = 1.0  # leverage of the training rows
+
+    without_rows = None
+
+    @classmethod
+    def from_rows(cls, rows: RowData, designs: Sequence[Design]) -> RowLeverage:
+        """Build from rows on the host; sparse rows stay sparse."""
+        mean_x, _ = rows.means
+        form = cls(rows, mean_x, [])
+        deviations = np.zeros(rows.n_columns)
+        for _, block in dense_chunks(rows.X, 16.0 * rows.n_columns):
+            deviations += np.sum((block - mean_x) ** 2, axis=0)
+        kernels = []
+        for scheme in _schemes(designs, deviations):
+            root = np.sqrt(rows.weights)
+            products = np.empty((len(root), len(root)))
+            for chunk, block in dense_chunks(rows.X, 16.0 * rows.n_columns):
+                centred = (block - mean_x) * root[chunk, None]
+                products[:, chunk] = form._products(centred, scheme.prior_variances)
+            penalty, inverse = _penalised_inverse(products, scheme, len(root))
+            kernels.append(_Kernel(scheme.weight, scheme.prior_variances, penalty, inverse))
+        return cls(rows, mean_x, kernels)
+
+    def absolute(self, X: Any) -> Array:
+        """Leverages (rows,) of checked rows, dense or sparse, in units of one."""
+        leverage = np.zeros(X.shape[0])
+        for chunk, rows in dense_chunks(X, 16.0 * sum(self.rows.shape)):
+            deviations = rows - self.mean_x
+            for weight, prior_variances, penalty, inverse in self.kernels:
+                products = self._products(deviations, prior_variances)
+                explained = np.einsum("ij,ij->j", products, inverse @ products)
+                squares = deviations**2 @ prior_variances - explained
+                leverage[chunk] += weight / penalty * squares
+        return np.maximum(leverage, 0.0)
+
+    def _products(self, centred: Array, prior_variances: Array) -> Array:
+        """Products (n, m) of the sqrt-weighted, centred training rows with centred rows (m, p)."""
+        right = prior_variances[:, None] * centred.T
+        products = np.asarray(self.rows.X @ right) - self.mean_x @ right
+        return np.asarray(np.sqrt(self.rows.weights)[:, None] * products)
+
+
+AnyLeverage = Leverage | RowLeverage
+
+
+def leverage_of(data: TrainingData, designs: Sequence[Design]) -> AnyLeverage:
+    """Leverage from training data, from the rows where columns are more; may read the data twice."""
+    n = designs[0].n_rows
+    p = designs[0].n_columns
+    memory.require(
+        40.0 * min(n, p) ** 2,
+        f"leverage from products of {min(n, p)} rows or columns",
+        "Fit fewer of them.",
+    )
+    rows = data.host_rows
+    form: AnyLeverage
+    if rows is not None and p > n:
+        form = RowLeverage.from_rows(rows, designs)
+    else:
+        moments = data.total_moments()
+        if moments.n_rows != n:
+            raise NeedsRows(
+                f"leverage reads the training data again: {n} rows in the fit, {moments.n_rows}"
+                " rows now. Fit again."
+            )
+        form = Leverage.from_moments(moments, designs)
+    return replace(form, largest=data.largest(form.absolute))
+
+
+def _schemes(designs: Sequence[Design], squares: Array) -> list[_Scheme]:
+    """Schemes of all targets, with weights that sum to one; `squares` (p,) are those of the centred
+    columns.
+    """
+    varies = squares > 0
+    per_square = np.divide(1.0, squares, out=np.zeros(len(squares)), where=varies)
+    schemes = []
+    for design in designs:
+        weight = 1 / len(designs)
+        if design.prior_variances is not None and design.penalties is not None:
+            weights = design.scheme_weights
+            weights = np.ones(len(design.penalties)) if weights is None else weights
+            for share, prior_variances, penalty in zip(
+                weights, design.prior_variances, design.penalties, strict=False
+            ):
+                schemes.append(
+                    _Scheme(weight * float(share), prior_variances * varies, float(penalty), np.inf)
+                )
+            weight *= 0.0 if design.scheme_weights is None else design.uniform_weight
+        probabilities = design.max_features if np.ndim(design.max_features) else 1.0
+        schemes.append(_Scheme(weight, probabilities * per_square, None, design.expected_size))
+    return [scheme for scheme in schemes if scheme.weight > 0 and scheme.prior_variances.any()]
+
+
+def _penalised_inverse(products: Array, scheme: _Scheme, n_rows: int) -> tuple[float, Array]:
+    """Penalty of a scheme within the two bounds, and (products + penalty)^-1.
+
+    Eigenvalues, which take several times as long as an inverse, are computed only where the penalty
+    of the scheme leaves too many degrees of freedom, or only its size is known.
+    """
+    n_columns = np.count_nonzero(scheme.prior_variances)
+    smallest = MIN_PENALTY * float(np.trace(products)) / n_columns
+    size = min(scheme.size, MAX_DEGREES_PER_ROW * n_rows)
+    penalty = smallest if scheme.penalty is None else max(scheme.penalty, smallest)
+    inverse = _inverse(products, penalty)
+    if len(products) - penalty * np.trace(inverse) <= size:
+        return penalty, inverse
+    values = np.maximum(la.eigvalsh(products), 0.0)
+    penalty = penalty_of_size(values[values > 0], size)
+    return penalty, _inverse(products, penalty)
+
+
+def _inverse(products: Array, penalty: float) -> Array:
+    """Inverse of products + penalty."""
+    factor = la.cho_factor(products + penalty * np.eye(len(products)), lower=True)
+    return np.asarray(la.cho_solve(factor, np.eye(len(products))))
