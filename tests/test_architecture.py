@@ -295,7 +295,7 @@ loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask"
 NODES = {
     "_members": 24200,
     "_estimators": 26700,
-    "_tuning": 15200,
+    "_tuning": 16800,
     "cli": 22500,
     "theory": 16200,
     "_report": 10200,

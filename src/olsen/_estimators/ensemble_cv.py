@@ -56,8 +56,10 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         Candidate sizes: counts, or fractions of the columns. None: about fifty sizes from 1 to 85 %
         of the rows. For determinantal members the sizes are expected sizes, and None is a search
         over all expected sizes.
-    max_samples : int or float, default=1.0
-        Rows per member.
+    max_samples : int, float or array-like, default=1.0
+        Rows per member, a count or a fraction. A list of candidates is tuned together with the
+        columns: every number of rows has a path of sizes, and the pair with the least error is
+        chosen. Pairs near the interpolation peak (about as many columns as rows) are left out.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
         As in :class:`OLSEnsembleRegressor`. Infinitely many determinantal members of a tuned
         expected size are tuned ridge regression on standardised columns, exactly.
@@ -97,17 +99,18 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     max_features_ : int or float
         Chosen number of columns per member; of determinantal members the expected number.
     max_samples_ : int
-        Rows per member.
+        Rows per member, chosen if there were several candidates.
     best_score_ : float
         Minus the estimated mean squared error of prediction of the chosen ensemble; of several
         targets, the mean.
     cv_results_ : dict of ndarrays
-        One entry for every candidate size: ``"param_max_features"``, ``"mean_test_score"`` (minus
-        the mean squared error of prediction of ``n_estimators_`` members), ``"std_test_score"``
-        (its standard error over rows), ``"mean_test_score_infinity"`` (of infinitely many members),
-        ``"rank_test_score"``. Means over targets.
+        One entry for every candidate pair: ``"param_max_samples"`` (the largest first),
+        ``"param_max_features"``, ``"mean_test_score"`` (minus the mean squared error of prediction
+        of ``n_estimators_`` members), ``"std_test_score"`` (its standard error over rows),
+        ``"mean_test_score_infinity"`` (of infinitely many members), ``"rank_test_score"``. Means
+        over targets.
     best_index_ : int
-        Position of the chosen size in ``cv_results_``.
+        Position of the chosen pair in ``cv_results_``.
     criterion_ : {"loo", "gcv", "kfold", "oob"}
         How errors were estimated.
     cv_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
@@ -175,7 +178,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         n_estimators: float | str = "auto",
         max_features: ArrayLike | None = None,
         *,
-        max_samples: int | float = 1.0,
+        max_samples: int | float | ArrayLike = 1.0,
         sampling: str = "fixed",
         design: str = "balanced",
         scale: float | str = "auto",
@@ -200,7 +203,8 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         self.verbose = verbose
 
     def risk_curve(self, k: float = np.inf) -> NDArray[np.float64]:
-        """Estimated mean squared error of prediction for every candidate size.
+        """Estimated mean squared error of prediction for every candidate size, of members with the
+        chosen number of rows.
 
         Parameters
         ----------
@@ -210,8 +214,9 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         Returns
         -------
         mse : ndarray of shape (n_sizes,)
-            Aligned with ``cv_results_["param_max_features"]``; noise of new observations included.
-            Of determinantal members it is that of infinitely many, whatever `k`.
+            Aligned with ``cv_results_["param_max_features"]`` where
+            ``cv_results_["param_max_samples"]`` is ``max_samples_``; noise of new observations
+            included. Of determinantal members it is that of infinitely many, whatever `k`.
         """
         check_arguments("risk_curve", k=k)
         curve = self._result().curve
@@ -251,8 +256,9 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         return SizeOptions(
             design=self.design,
             criterion=self.cv if self.cv is None or isinstance(self.cv, str) else "kfold",
-            sizes=_as_sizes(self.max_features),
-            max_samples=self.max_samples,
+            sizes=None if self.max_features is None else _candidates(self, "max_features"),
+            max_samples=_candidates(self, "max_samples"),
+            only_rows=not np.ndim(self.max_samples),
             scale=None if self.scale == "auto" else float(self.scale),
             clip_sizes=part,
         )
@@ -263,7 +269,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             splits = row_splits(self.cv, rows, groups)
             require_memory(rows, None if splits is None else len(splits), False, False)
             return SelectionRows(rows, splits)
-        if self.max_samples != 1.0:
+        if np.ndim(self.max_samples) or self.max_samples != 1.0:
             raise NeedsRows(
                 f"max_samples={self.max_samples!r} needs X as an array in memory; elsewhere there"
                 " is max_samples=1.0 only."
@@ -285,7 +291,8 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             k = np.inf if self.n_estimators == "auto" else float(self.n_estimators)
             design = self._determinantal_design(data, selection, seed, draws=k < np.inf)
             return self._fit_members(data, design, k, scale=selection.scale)
-        design = self._design(data, seed, selection.size, self.max_samples)
+        max_samples = 1.0 if selection.curve.row_fraction == 1 else selection.n_samples
+        design = self._design(data, seed, selection.size, max_samples)
         fitted = self._fit_members(data, design, selection.n_estimators, scale=selection.scale)
         return replace(fitted, curve=selection.curve)
 
@@ -319,40 +326,46 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             path = selection.path
             self.max_features_ = float(path.sizes[path.best])
             self.best_index_ = path.best
-            self.cv_results_ = _results(
-                path.sizes, path.errors.mse, path.errors.mse, path.errors.standard_error
-            )
+            rows = np.full(len(path.sizes), self.max_samples_)
+            mse = path.errors.mse
+            self.cv_results_ = _results(rows, path.sizes, mse, mse, path.errors.standard_error)
         else:
-            curve = selection.curve
+            candidates = selection.candidates
+            curves = [candidate.curve for candidate in candidates]
+            counts = [len(curve.sizes) for curve in curves]
             self.max_features_ = selection.size
-            self.best_index_ = selection.best
-            mse = curve.mse(selection.n_estimators)
+            self.best_index_ = sum(counts[: selection.chosen]) + selection.best
             self.cv_results_ = _results(
-                curve.sizes.copy(), mse, curve.mse(np.inf), selection.standard_error
+                np.repeat([candidate.n_samples for candidate in candidates], counts),
+                np.concatenate([curve.sizes for curve in curves]),
+                np.concatenate([curve.mse(selection.n_estimators) for curve in curves]),
+                np.concatenate([curve.mse(np.inf) for curve in curves]),
+                np.concatenate([candidate.standard_error for candidate in candidates]),
             )
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.cv_prediction_ = self._by_given_row(selection.prediction, data)
 
 
 def _results(
-    sizes: NDArray[Any], mse: Array, mse_infinity: Array, standard_error: Array
+    rows: NDArray[Any],
+    sizes: NDArray[Any],
+    mse: Array,
+    mse_infinity: Array,
+    standard_error: Array,
 ) -> dict[str, NDArray[Any]]:
     return {
+        "param_max_samples": rows,
         "param_max_features": sizes,
         "mean_test_score": -mse,
-        "std_test_score": standard_error[: len(sizes)],
+        "std_test_score": standard_error,
         "mean_test_score_infinity": -mse_infinity,
         "rank_test_score": ranks(-mse),
     }
 
 
-def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:
+def _candidates(model: OLSEnsembleRegressorCV, name: str) -> tuple[int | float, ...]:
     """Candidates one by one: in one array, counts beside fractions would become fractions."""
-    if max_features is None:
-        return None
-    sizes = tuple(np.ravel(np.asarray(max_features, dtype=object)).tolist())
-    if not sizes:
-        raise ValueError(
-            "max_features is an empty list of candidate sizes; leave it None for a grid of sizes."
-        )
-    return sizes
+    values = tuple(np.ravel(np.asarray(getattr(model, name), dtype=object)).tolist())
+    if not values:
+        raise ValueError(f"{name} is an empty list of candidates; leave it at its default.")
+    return values

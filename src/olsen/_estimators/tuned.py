@@ -320,9 +320,13 @@ def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
             count - -(-count // settings["cv"]) <= model.fit_intercept
         ):  # rows of the smallest training set
             settings["cv"] = None
-    max_samples = model.get_params(deep=False).get("max_samples")
-    if isinstance(max_samples, Integral):
-        settings["max_samples"] = max(1 + model.fit_intercept, int(max_samples) * count // n)
+    max_samples = model.get_params(deep=False).get("max_samples", 1.0)
+    in_part = [
+        max(1 + model.fit_intercept, int(rows) * count // n) if isinstance(rows, Integral) else rows
+        for rows in np.ravel(np.asarray(max_samples, dtype=object)).tolist()
+    ]
+    if "max_samples" in model.get_params(deep=False):
+        settings["max_samples"] = in_part if np.ndim(max_samples) else in_part[0]
     return settings
 
 

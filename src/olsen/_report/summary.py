@@ -300,8 +300,9 @@ def _rmse(mse: Array, standard_error: Array) -> tuple[Array, Array]:
 
 
 def _curve(model: Any) -> dict[str, Any]:
-    """Errors of every candidate size."""
-    results = model.cv_results_
+    """Errors of every candidate size of members with the chosen number of rows."""
+    chosen = model.cv_results_["param_max_samples"] == model.max_samples_
+    results = {name: values[chosen] for name, values in model.cv_results_.items()}
     rmse, error = _rmse(-results["mean_test_score"], results["std_test_score"])
     infinite = np.sqrt(np.maximum(-results["mean_test_score_infinity"], 0.0))
     return {

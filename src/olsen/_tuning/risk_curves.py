@@ -11,6 +11,10 @@ s being the number of ordered pairs within groups. Status: exact in expectation,
 permutation and its reverse are distributed as two members of one group (disjoint, or with disjoint
 complements), so A, S and C all come from K members taken in such antithetic pairs.
 
+Members that see some of the rows are balanced in their rows too, in groups of another size. Then
+S becomes three means of products: of pairs in one group of columns only, in one group of rows only,
+and in both. Every batch of members holds pairs of each kind (:data:`ROW_ORDERS`).
+
 A criterion (leave-one-out, k-fold, GCV, out-of-bag) turns a member into residuals of shape (sizes,
 rows, targets); all sizes of a member come from one nested path along a permutation of the columns.
 Pairs are added in batches until the Monte-Carlo error of the curve is small.
@@ -42,6 +46,23 @@ PATH_STREAM = (
     2  # seed stream of the permutations of paths: a fitted ensemble uses 0 (columns) and 1 (rows)
 )
 PATH_ROW_STREAM = 3  # seed stream of the row subsets of paths
+# Row subsets of a batch of eight members, of which two neighbours have a permutation of the columns
+# and its reverse: number of the permutation of the rows, and whether it is reversed. Members 0 and 1
+# (6 and 7) are of one group of columns and of rows; 2 and 3 (4 and 5) of columns; 2 and 4 (3 and 5)
+# of rows.
+ROW_ORDERS = (
+    (0, False),
+    (0, True),
+    (1, False),
+    (2, False),
+    (1, True),
+    (2, True),
+    (3, False),
+    (3, True),
+)
+COLUMN_PAIRS = ((2, 3), (4, 5))
+ROW_PAIRS = ((2, 4), (3, 5))
+PAIRS_OF_BOTH = ((0, 1), (6, 7))
 MAX_RELATIVE_RISE = (
     0.1  # above the minimum of the first batch: sizes beyond the last one below it are dropped
 )
@@ -63,6 +84,19 @@ Residuals = Callable[[list[Indices], Indices, int], list[Array]]
 Sums = Callable[[list[Indices], Indices, int], Array]
 
 
+def products_with_rows(single: Array, pairs: Array, mean: Array, n_members: int) -> Array:
+    """A, the three kinds of S and C, (5, ...), of members with row subsets.
+
+    `pairs` (3, ...) are mean products of pairs, a quarter of the members having as many pairs of
+    each kind; `single` and `mean` are mean squares of single members and of the mean of all members.
+    """
+    n_ordered = n_members / 2  # ordered pairs of each kind
+    within = n_members * single + n_ordered * pairs.sum(axis=0)
+    n_between = n_members**2 - n_members - 3 * n_ordered
+    between = (n_members**2 * mean - within) / n_between
+    return np.concatenate([single[None], pairs, between[None]])
+
+
 def pair_means(single: Array, pair: Array, mean: Array, n_pairs: int) -> Array:
     """A, S and C, (3, ...), from mean squares of single members, of pair means, and of the mean of
     all members.
@@ -80,7 +114,8 @@ class RiskCurve:
     sizes: Indices
     n_items: int  # columns that members are drawn from
     design: str
-    products: Array  # (3, sizes) A, S and C
+    products: Array  # (3, sizes) A, S and C; (5, sizes) with three kinds of S for row subsets
+    row_fraction: float = 1.0  # of the rows in a member
 
     @classmethod
     def mean_of(cls, curves: list[RiskCurve]) -> RiskCurve:
@@ -90,11 +125,11 @@ class RiskCurve:
             return first
         n_sizes = min(len(curve.sizes) for curve in curves)
         products = np.mean([curve.products[:, :n_sizes] for curve in curves], axis=0)
-        return cls(first.sizes[:n_sizes], first.n_items, first.design, products)
+        return replace(first, sizes=first.sizes[:n_sizes], products=products)
 
     def lower_bound_corrections(self, mean_square: Array) -> Array:
-        """Corrections (3, sizes) that lift A, S and C to their lower bounds, which few pairs may
-        miss.
+        """Corrections of the shape of `products` that lift S and C to their lower bounds, which few
+        pairs may miss.
 
         C is the squared mean residual of the members that were followed, minus the variance that
         sampling members adds. Where members have huge residuals the difference is noise, and may
@@ -103,40 +138,45 @@ class RiskCurve:
         infinitely many members: with hundreds of members in a group, the noise of S, which comes
         from few pairs, would dominate.
         """
-        single, within, between = self.products
+        single, *within, between = self.products
         between_lift = np.maximum(0.0, mean_square / 4 - between)
-        within_bound = (
-            between
-            + between_lift
-            - (single - between - between_lift) / np.maximum(self._group_sizes - 1, 1)
-        )
-        return np.stack(
-            [np.zeros(len(single)), np.maximum(0.0, within_bound - within), between_lift]
-        )
+        lifted = between + between_lift
+        lifts = [
+            np.maximum(0.0, lifted - (single - lifted) / np.maximum(group - 1, 1) - products)
+            for group, products in zip(self._group_sizes, within, strict=True)
+        ]
+        return np.stack([np.zeros(len(single)), *lifts, between_lift])
 
     @cached_property
-    def _group_sizes(self) -> Indices:
-        """Number of members in a balanced group, for every size."""
-        return subsets.group_size(self.sizes / self.n_items)
+    def _group_sizes(self) -> list[Indices]:
+        """Number of members in a balanced group, for every size and every kind of S."""
+        columns = subsets.group_size(self.sizes / self.n_items)
+        if len(self.products) == 3:
+            return [columns]
+        rows = np.full_like(columns, subsets.group_size(self.row_fraction))
+        return [columns, rows, np.minimum(columns, rows)]
+
+    def _fractions_within_groups(self, k: int) -> list[Array]:
+        """Fraction of the ordered pairs of k members that are of each kind of S, for every size."""
+        if self.design != "balanced":
+            return [np.zeros(len(self.sizes))] * (len(self.products) - 2)
+        columns, *further = self._group_sizes
+        of_columns = _pairs_within_groups(k, columns)
+        if not further:
+            return [of_columns / k**2]
+        of_rows = _pairs_within_groups(k, further[0])
+        of_both = _pairs_within_groups(k, columns, further[0])
+        return [(of_columns - of_both) / k**2, (of_rows - of_both) / k**2, of_both / k**2]
 
     def combine(self, products: Array, k: float) -> Array:
-        """R_k from A, S and C (3, sizes, ...); ``inf`` is allowed."""
-        single, within, between = products
+        """R_k from A, S and C, of the shape of `products` and for rows maybe; ``inf`` is allowed."""
+        single, *within, between = products
         if np.isinf(k):
             return np.asarray(between)
-        within_fraction = np.zeros(
-            len(self.sizes)
-        )  # s / k^2: fraction of ordered pairs within a balanced group
-        if self.design == "balanced":
-            group = self._group_sizes
-            n_full_groups, n_last_group = np.divmod(int(k), group)
-            within_fraction = (
-                n_full_groups * group * (group - 1) + n_last_group * (n_last_group - 1)
-            ) / k**2
-        within_fraction = within_fraction.reshape(-1, *[1] * (single.ndim - 1))
-        return np.asarray(
-            single / k + within_fraction * within + (1 - 1 / k - within_fraction) * between
-        )
+        error = between + (single - between) / k
+        for fraction, product in zip(self._fractions_within_groups(int(k)), within, strict=True):
+            error = error + fraction.reshape(-1, *[1] * (single.ndim - 1)) * (product - between)
+        return np.asarray(error)
 
     def mse(self, k: float) -> Array:
         """Estimated error at every size for k members."""
@@ -146,9 +186,23 @@ class RiskCurve:
         """Number of members at which the error of one size is at most 1 + `excess` times that of
         infinitely many.
         """
-        limit = (1 + excess) * self.mse(np.inf)[index]
+        only = slice(index, index + 1)
+        curve = replace(self, sizes=self.sizes[only], products=self.products[:, only])
+        limit = (1 + excess) * curve.mse(np.inf)[0]
         candidates = np.unique(np.rint(np.geomspace(10, 5000, 200)).astype(int))
-        return next((int(k) for k in candidates if self.mse(k)[index] <= limit), 5000)
+        return next((int(k) for k in candidates if curve.mse(k)[0] <= limit), 5000)
+
+
+def _pairs_within_groups(k: int, *group_sizes: Indices) -> Array:
+    """Number of ordered pairs of k members that share a group, for every size; with two kinds of
+    groups, those that share one of each.
+    """
+    counts = []
+    for sizes in zip(*group_sizes, strict=True):
+        starts = np.unique(np.concatenate([np.arange(0, k, size) for size in sizes]))
+        members = np.diff(starts, append=k)
+        counts.append(members @ (members - 1))
+    return np.array(counts, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -157,7 +211,7 @@ class RowCurve:
 
     average: RiskCurve
     weight: Array  # (n,)
-    products: Array  # (3, sizes, n)
+    products: Array  # (3, sizes, n), (5, sizes, n) for row subsets
     residual: Array  # (sizes, n, q) mean residual over the members of the path
 
     @classmethod
@@ -169,21 +223,17 @@ class RowCurve:
         weight: Array,
         products: Array,
         residual: Array,
+        row_fraction: float = 1.0,
     ) -> RowCurve:
         """Build the curve from A, S and C of every row."""
-        average = RiskCurve(sizes, n_items, design, products @ (weight / weight.sum()))
+        means = products @ (weight / weight.sum())
+        average = RiskCurve(sizes, n_items, design, means, row_fraction)
         return cls(average, weight, products, residual)
 
     def with_products(self, products: Array, residual: Array) -> RowCurve:
         """Replace products and residuals; sizes and rows stay."""
-        return RowCurve.from_products(
-            sizes=self.average.sizes,
-            n_items=self.average.n_items,
-            design=self.average.design,
-            weight=self.weight,
-            products=products,
-            residual=residual,
-        )
+        means = products @ (self.weight / self.weight.sum())
+        return RowCurve(replace(self.average, products=means), self.weight, products, residual)
 
     def raised(self, mean_square: Array | None = None) -> RowCurve:
         """Lift S and C to their lower bounds; curves without residuals need squared mean residuals
@@ -237,20 +287,21 @@ class Paths:
         weight: Array,
         residuals: Residuals,
         sums: Sums | None = None,
+        row_fraction: float | None = None,
     ) -> RowCurve:
         """Estimate the curve of uniform members, all sizes of a member from one path.
+
+        Members see a fraction of the rows; None: all of them.
 
         Batches of members are added until the Monte-Carlo error is small; several batches are
         followed in one step where all will be needed. After the first batch, sizes far beyond the
         minimum are dropped: the curve has turned, and the largest members cost the most.
         """
-        followed = _Batches(self, sizes, n_items, weight)
+        followed = _Batches(self, sizes, n_items, weight, row_fraction)
         while followed.count < self.max_batches and not followed.converged:
             first = followed.count
             last = first + self._next_batches(followed)
-            for sums_of_batch in self._follow(
-                first, last, followed.sizes, n_items, residuals, sums
-            ):
+            for sums_of_batch in self._follow(followed, first, last, residuals, sums):
                 followed.add(sums_of_batch)
                 if followed.count == 1:
                     followed.drop_sizes_beyond_minimum()
@@ -260,15 +311,15 @@ class Paths:
 
     def _follow(
         self,
+        followed: _Batches,
         first: int,
         last: int,
-        sizes: Indices,
-        n_items: int,
         residuals: Residuals,
         sums: Sums | None,
     ) -> Iterator[Array]:
-        """Sums over the pairs of each batch from `first` to `last`, (3, sizes, rows, targets)."""
-        orders = self.orders(n_items, first, last)
+        """Sums over the pairs of each batch from `first` to `last`, (3 or 5, sizes, rows, targets)."""
+        sizes = followed.sizes
+        orders = self.orders(followed.n_items, first, last)
         if sums is not None:
             return iter(sums(orders, sizes, self.batch))
         n_members = 2 * self.batch
@@ -277,7 +328,7 @@ class Paths:
             len(orders),
         )
         starts = range(0, len(by_member), n_members)
-        return (_sum_of_pairs(by_member[start : start + n_members]) for start in starts)
+        return (followed.summed(by_member[start : start + n_members]) for start in starts)
 
     def _next_batches(self, followed: _Batches) -> int:
         """Number of batches to follow next: what will be needed, within the limit on residuals in
@@ -308,15 +359,23 @@ class Paths:
 class _Batches:
     """Batches of pairs of members that were followed so far, and the curve that they estimate."""
 
-    def __init__(self, paths: Paths, sizes: Indices, n_items: int, weight: Array) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        sizes: Indices,
+        n_items: int,
+        weight: Array,
+        row_fraction: float | None,
+    ) -> None:
         self.sizes = sizes
         self.count = 0
-        self._n_items = n_items
+        self.n_items = n_items
+        self._row_fraction = row_fraction
         self._weight = weight
         self._design = paths.design
-        self._pairs_per_batch = paths.batch
+        self._members_per_batch = 2 * paths.batch
         self._min_batches = paths.min_batches
-        self._sums = np.zeros(())  # (3, sizes, rows, targets) over all batches
+        self._sums = np.zeros(())  # (3 or 5, sizes, rows, targets) over all batches
         self._limit_errors: list[Array] = []  # C of every batch, (sizes,)
         self.mc_error = np.inf  # at the minimum, relative to it; not known of few batches
 
@@ -325,11 +384,19 @@ class _Batches:
         """Residuals of one member, over all sizes and rows."""
         return len(self.sizes) * len(self._weight)
 
+    def summed(self, residuals: list[Array]) -> Array:
+        """Sums over the members of one batch, from the residuals of each."""
+        return (
+            _sum_of_pairs(residuals)
+            if self._row_fraction is None
+            else _sum_of_pairs_with_rows(residuals)
+        )
+
     def add(self, sums: Array) -> None:
         """Add the sums of a batch."""
         self._sums = self._sums + sums
         products, _ = self._averaged(sums, n_batches=1)
-        self._limit_errors.append(products[2])
+        self._limit_errors.append(products[-1])
         self.count += 1
         if self.count >= max(2, self._min_batches):
             mse = self._curve().mse(np.inf)
@@ -349,39 +416,57 @@ class _Batches:
 
     def curve_by_row(self) -> RowCurve:
         """The curve, with the products and residuals of every row."""
-        n_pairs = self.count * self._pairs_per_batch
-        total, square, pair = self._sums
-        residual = total / (2 * n_pairs)
-        products = pair_means(square / (2 * n_pairs), pair / n_pairs, residual**2, n_pairs)
+        n_members = self.count * self._members_per_batch
+        residual = self._sums[0] / n_members
+        products = _products(self._sums[1:], residual**2, n_members)
         return RowCurve.from_products(
             sizes=self.sizes,
-            n_items=self._n_items,
+            n_items=self.n_items,
             design=self._design,
             weight=self._weight,
             products=products.mean(axis=3),
             residual=residual,
+            row_fraction=1.0 if self._row_fraction is None else self._row_fraction,
         ).raised()
 
     def _curve(self) -> RiskCurve:
         products, mean_square = self._averaged(self._sums, self.count)
-        curve = RiskCurve(self.sizes, self._n_items, self._design, products)
+        row_fraction = 1.0 if self._row_fraction is None else self._row_fraction
+        curve = RiskCurve(self.sizes, self.n_items, self._design, products, row_fraction)
         return replace(curve, products=products + curve.lower_bound_corrections(mean_square))
 
     def _averaged(self, sums: Array, n_batches: int) -> tuple[Array, Array]:
-        """A, S and C (3, sizes), and the squared mean residual, averaged over rows and targets."""
-        n_pairs = n_batches * self._pairs_per_batch
+        """A, S and C (3 or 5, sizes), and the squared mean residual, averaged over rows and targets."""
+        n_members = n_batches * self._members_per_batch
         row_weights = self._weight / self._weight.sum() / sums.shape[3]
-        total, square, pair = sums
-        single = np.einsum("slt,l->s", square, row_weights) / (2 * n_pairs)
-        pair_mean = np.einsum("slt,l->s", pair, row_weights) / n_pairs
-        mean_square = np.einsum("slt,slt,l->s", total, total, row_weights) / (2 * n_pairs) ** 2
-        return pair_means(single, pair_mean, mean_square, n_pairs), mean_square
+        total, *of_pairs = sums
+        averages = np.stack([np.einsum("slt,l->s", part, row_weights) for part in of_pairs])
+        mean_square = np.einsum("slt,slt,l->s", total, total, row_weights) / n_members**2
+        return _products(averages, mean_square, n_members), mean_square
+
+
+def _products(sums: Array, mean_square: Array, n_members: int) -> Array:
+    """A, S and C from sums over members of squares, then of each kind of pairs."""
+    single = sums[0] / n_members
+    n_pairs = n_members // 2
+    if len(sums) == 2:
+        return pair_means(single, sums[1] / n_pairs, mean_square, n_pairs)
+    return products_with_rows(single, sums[1:] / (n_members / 4), mean_square, n_members)
 
 
 def _sum_of_pairs(residuals: list[Array]) -> Array:
     """Sums over pairs of consecutive members."""
     pairs = zip(residuals[::2], residuals[1::2], strict=True)
     return np.asarray(sum(pair_sums(first, second) for first, second in pairs))
+
+
+def _sum_of_pairs_with_rows(residuals: list[Array]) -> Array:
+    """Sums over a batch of members with row subsets, (5, ...): residuals, squares, and products of
+    pairs in one group of columns, in one of rows, and in both.
+    """
+    kinds = (COLUMN_PAIRS, ROW_PAIRS, PAIRS_OF_BOTH)
+    products = [sum(residuals[i] * residuals[j] for i, j in pairs) for pairs in kinds]
+    return np.stack([sum(residuals), sum(residual**2 for residual in residuals), *products])
 
 
 def _n_sizes_to_follow(mse: Array) -> int:
@@ -434,16 +519,28 @@ def _rows(
     """Rows of `count` members from number `first` on; None for all rows."""
     if n_samples is None:
         return [None] * count
-    row_subsets = subsets.draw(
+    n_orders = 4  # permutations of the rows in a batch
+    n_members = len(ROW_ORDERS)
+    batches = first // n_members, -(-(first + count) // n_members)
+    orders = subsets.permutations(
         n,
-        first + count,
-        start=first,
-        size=n_samples,
-        design=paths.design,
+        batches[1] * n_orders,
+        start=batches[0] * n_orders,
         seed=paths.seed,
         stream=PATH_ROW_STREAM,
     )
-    return list(row_subsets)
+    row_subsets: list[Indices | None] = []
+    for member in range(first, first + count):
+        batch, position = divmod(member, n_members)
+        number, is_reversed = ROW_ORDERS[position]
+        order = orders[(batch - batches[0]) * n_orders + number]
+        row_subsets.append((order[::-1] if is_reversed else order)[:n_samples])
+    return row_subsets
+
+
+def _fraction(n_samples: int | None, n: int) -> float | None:
+    """Fraction of the rows in a member; None for all rows."""
+    return None if n_samples is None else n_samples / n
 
 
 def leave_one_out(
@@ -464,16 +561,26 @@ def leave_one_out(
     sums = (
         None if n_samples is not None else partial(sum_pairs, data, threads=paths.threads.quiet())
     )
-    return paths.nested(problem.shape[1], sizes, problem.weights, residuals, sums)
+    return paths.nested(
+        n_items=problem.shape[1],
+        sizes=sizes,
+        weight=problem.weights,
+        residuals=residuals,
+        sums=sums,
+        row_fraction=_fraction(n_samples, problem.shape[0]),
+    )
 
 
 def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
     r"""Generalised cross-validation: every leverage replaced by the mean one.
 
-    With row subsets the diagonal is corrected (Bellec and others, arXiv 2310.01374), with df = m:
+    With row subsets, the products of the residuals of two members that share t of their :math:`\tau`
+    rows are divided by another factor (Bellec and others, arXiv 2310.01374), with df = m:
 
-    .. math:: A \leftarrow A - \frac{(df/n)^2 (n/\tau - 1)}{(1-df/n)^2}
-              \cdot \frac{\overline{r^2}}{1 - 2 df/n + df^2/(\tau n)}
+    .. math:: 1 - 2\frac{df}{n} + \Bigl(\frac{df}{n}\Bigr)^2 \frac{n\,t}{\tau^2}
+
+    which is the square of the mean denominator at the mean overlap, :math:`t = \tau^2/n`. Status:
+    asymptotic.
     """
     n, p = problem.shape
     null_rank = problem.null_rank
@@ -490,16 +597,25 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
         )
         return [(problem.Y - f) / mean_denominator for f in fitted]
 
-    curve = paths.nested(p, sizes, problem.weights, residuals)
+    curve = paths.nested(
+        n_items=p,
+        sizes=sizes,
+        weight=problem.weights,
+        residuals=residuals,
+        row_fraction=_fraction(n_samples, n),
+    )
     if n_samples is None:
         return curve
     df = (curve.average.sizes[:, None] + null_rank) / n
-    single, within, between = curve.products
-    single_risk = single * (1 - df) ** 2 / (1 - 2 * df + df**2 * n / n_samples)
-    correction = df**2 * (n / n_samples - 1) / (1 - df) ** 2 * single_risk
-    return curve.with_products(
-        np.stack([single - correction, within, between]), curve.residual
-    ).raised()
+    single, of_columns, *of_rows, between = curve.products
+
+    def corrected(products: Array, n_shared: int) -> Array:
+        return products * (1 - df) ** 2 / (1 - 2 * df + df**2 * n * n_shared / n_samples**2)
+
+    n_shared = max(0, 2 * n_samples - n)  # rows that two members of one group of rows share
+    of_rows = [corrected(products, n_shared) for products in of_rows]
+    products = np.stack([corrected(single, n_samples), of_columns, *of_rows, between])
+    return curve.with_products(products, curve.residual).raised()
 
 
 def require_rows_left(n_rows: int, sizes: Indices, null_rank: int) -> None:
@@ -526,7 +642,8 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
     n_out_of_bag = np.zeros(n)
     n_members = 2 * paths.batch * paths.max_batches
     orders = subsets.permutations(p, n_members, seed=paths.seed, stream=PATH_STREAM)
-    row_subsets = _rows(paths, n, n_samples, 0, n_members)
+    row_orders = subsets.permutations(n, n_members, seed=paths.seed, stream=PATH_ROW_STREAM)
+    row_subsets = row_orders[:, :n_samples]
 
     def follow(start: int, stop: int) -> list[Array]:
         return [
@@ -605,5 +722,10 @@ def kfold(
     weight = np.concatenate([problem.weights[test] for _, test in splits])
     paths = replace(paths, max_batches=paths.min_batches)
     return paths.nested(
-        problem.shape[1], sizes, weight, residuals, sums if n_samples is None else None
+        n_items=problem.shape[1],
+        sizes=sizes,
+        weight=weight,
+        residuals=residuals,
+        sums=sums if n_samples is None else None,
+        row_fraction=_fraction(n_samples, problem.shape[0]),
     )

@@ -59,14 +59,24 @@ class SizeOptions:
     criterion: str | None = "kfold"  # None (leave-one-out), "gcv", "oob", "kfold"
     sizes: tuple[int | float, ...] | None = None  # candidates; None: a grid
     max_sizes: int = MAX_SIZES  # of the grid
-    max_samples: int | float = 1.0
+    max_samples: tuple[int | float, ...] = (1.0,)  # candidates
+    only_rows: bool = True  # whether the number of rows is given and not tuned
     scale: float | None = 1.0  # None: estimated from the data
     clip_sizes: bool = (
         False  # for refits of subsets of the rows, which may be too few for the sizes asked for
     )
 
+    def candidate_rows(self, n: int) -> list[int]:
+        """Numbers of rows to compare, the largest first."""
+        rows = {resolve_size(candidate, n, "max_samples") for candidate in self.max_samples}
+        return sorted(rows, reverse=True)
+
     def candidate_sizes(self, p: int, rows: int, null_rank: int) -> Indices:
-        """Sizes of uniform members to compare, clear of the interpolation peak."""
+        """Sizes of uniform members to compare, clear of the interpolation peak; with several numbers
+        of rows there may be none.
+        """
+        if not self.only_rows:
+            return self._sizes_clear_of_the_peak(p, rows - null_rank)
         freedom = rows - null_rank
         largest = max(1, min(p, int(LARGEST_ROW_FRACTION * freedom)))
         if self.sizes is None:
@@ -84,6 +94,14 @@ class SizeOptions:
                 " out."
             )
         return sizes
+
+    def _sizes_clear_of_the_peak(self, p: int, freedom: int) -> Indices:
+        """Sizes that keep members of `freedom` rows clear of the interpolation peak."""
+        largest = min(p, int(LARGEST_ROW_FRACTION * freedom), freedom - 2)
+        if self.sizes is None:
+            return risk_curves.size_grid(largest, self.max_sizes) if largest > 0 else np.arange(0)
+        sizes = np.unique([resolve_size(size, p, "max_features") for size in self.sizes])
+        return sizes[sizes <= largest]
 
     def expected_sizes(self, p: int, limit: float) -> Array:
         """Expected sizes of determinantal members to compare, which are degrees of freedom of ridge
@@ -104,17 +122,36 @@ class SizeOptions:
         return sizes
 
 
+@dataclass(frozen=True)
+class SizeErrors:
+    """Errors of all sizes of members with one number of rows."""
+
+    n_samples: int
+    curve: RiskCurve
+    standard_error: Array  # (sizes,) of the curve
+
+
 @dataclass(frozen=True, kw_only=True)
 class SizeSelection:
     """The chosen size of uniform members, and the error of every candidate."""
 
     criterion: str
-    curve: RiskCurve
-    standard_error: Array  # (sizes,) of the curve
-    best: int  # position of the chosen size
+    candidates: list[SizeErrors]  # for every number of rows, the largest first
+    chosen: int  # position of the chosen number of rows
+    best: int  # position of the chosen size among those of the chosen number of rows
     n_estimators: int
     scale: float
     prediction: Array | None  # (n, q) of held-out rows
+
+    @property
+    def n_samples(self) -> int:
+        """Rows of a member."""
+        return self.candidates[self.chosen].n_samples
+
+    @property
+    def curve(self) -> RiskCurve:
+        """Errors of the chosen number of rows."""
+        return self.candidates[self.chosen].curve
 
     @property
     def size(self) -> int:
@@ -145,6 +182,7 @@ class _Curve:
     """
 
     criterion: str
+    n_samples: int  # rows of a member
     curve: RowCurve
     residuals: Array | None = None  # (sizes, n, q) unscaled; None unless all rows have residuals
     folds: FoldCurve | None = (
@@ -197,18 +235,28 @@ class SelectionRows:
         arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
         return replace(self, problem=arrangement.apply(self.problem)), arrangement
 
-    def curve(self, options: SizeOptions, paths: Paths) -> _Curve:
-        """Risk curve of uniform members, by the criterion asked for."""
+    def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
+        """Risk curve of uniform members by the criterion asked for, for every number of rows for
+        which there are sizes clear of the interpolation peak.
+        """
+        curves = []
+        for n_samples in options.candidate_rows(self.shape[0]):
+            sizes = self._sizes(options, self.splits, n_samples)
+            if len(sizes):
+                curves.append(self._curve(options, paths, n_samples, sizes))
+        return curves
+
+    def _curve(self, options: SizeOptions, paths: Paths, n_samples: int, sizes: Indices) -> _Curve:
+        """Risk curve of uniform members with one number of rows."""
         problem = self.problem
         n = self.shape[0]
-        n_samples = resolve_size(options.max_samples, n, "max_samples")
-        sizes = self._sizes(options, self.splits, n_samples)
         subsample = None if n_samples == n else n_samples
         if options.criterion == "oob":
             if subsample is None:
                 raise ValueError(
-                    f"cv='oob' needs out-of-bag rows, but max_samples={options.max_samples}; set"
-                    " max_samples below 1.0 or use another cv."
+                    "cv='oob' needs out-of-bag rows, but members with"
+                    f" max_samples={max(options.max_samples)} see all {n} rows; set max_samples"
+                    " below 1.0 or use another cv."
                 )
             name = "oob"
             curve = risk_curves.oob_curve(problem, sizes, paths, subsample)
@@ -220,14 +268,14 @@ class SelectionRows:
             curve = risk_curves.gcv(problem, sizes, paths, subsample)
         else:
             # Members of many rows and columns differ little; otherwise more batches follow.
-            if n * float(sizes[-1]) ** 2 > MANY_PATH_OPERATIONS:
+            if subsample is None and n * float(sizes[-1]) ** 2 > MANY_PATH_OPERATIONS:
                 paths = replace(paths, batch=2)
             name = "loo"
             curve = risk_curves.leave_one_out(problem, sizes, paths, subsample)
         residuals = self._by_row(curve.residual)
         if options.scale is not None:
             curve = curve.scaled(options.scale, self._deviations())
-        return _Curve(name, curve, residuals)
+        return _Curve(name, n_samples, curve, residuals)
 
     def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
         """Compare uniform members and ridge in at most a few folds of the splitter, or in random
@@ -250,12 +298,15 @@ class SelectionRows:
             penalty = ridge_penalty_of_folds(data, self.null_rank)
         return curve, min(len(train) for train, _ in first), data, penalty
 
-    def scaled(self, unscaled: _Curve, best: int) -> tuple[RowCurve, float]:
-        """The curve at the scale that is best for the size at position `best`, and that scale."""
+    def scale(self, unscaled: _Curve, best: int) -> float:
+        """The scale that is best for the size at position `best`; one if it is not known."""
         if unscaled.residuals is None:
-            return unscaled.curve, 1.0
-        scale = self.scale_from(unscaled.residuals[best])
-        return unscaled.curve.scaled(scale, self._deviations()), scale
+            return 1.0
+        return self.scale_from(unscaled.residuals[best])
+
+    def scaled(self, unscaled: _Curve, scale: float) -> RowCurve:
+        """The curve at a scale that was estimated."""
+        return unscaled.curve.scaled(scale, self._deviations())
 
     def scale_from(self, residuals: Array) -> float:
         """The scale that fits held-out residuals (n, q) best."""
@@ -391,30 +442,35 @@ class SelectionMoments:
         """Moments as they are: rows have no order any more."""
         return self, None
 
-    def curve(self, options: SizeOptions, paths: Paths) -> _Curve:
-        """Risk curve of uniform members, by k-fold cross-validation or GCV."""
+    def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
+        """Risk curve of uniform members with all rows, by k-fold cross-validation or GCV."""
         n, p = self.shape
         scale = 1.0 if options.scale is None else options.scale
         if options.criterion == "gcv":
             sizes = options.candidate_sizes(p, n, self.null_rank)
             all_rows = Moments.merge_all(self.folds)
-            return _Curve("gcv", moment_curves.moment_gcv_curve(all_rows, sizes, paths, scale))
+            curve = moment_curves.moment_gcv_curve(all_rows, sizes, paths, scale)
+            return [_Curve("gcv", n, curve)]
         sizes = options.candidate_sizes(p, self._n_training_rows(), self.null_rank)
         fold_curve = moment_curves.moment_kfold_curve(self.folds, sizes, paths, scale)
-        return _Curve("kfold", fold_curve.curve, folds=fold_curve)
+        return [_Curve("kfold", n, fold_curve.curve, folds=fold_curve)]
 
     def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
         """Compare uniform members and ridge in the folds, merged to at most a few."""
         data = folds_of_moments(few_folds(self.folds), paths.threads)
         penalty = ridge_penalty_of_folds(data, self.null_rank)
-        return self.curve(options, paths).curve, self._n_training_rows(), data, penalty
+        (curve,) = self.curves(options, paths)
+        return curve.curve, self._n_training_rows(), data, penalty
 
-    def scaled(self, unscaled: _Curve, best: int) -> tuple[RowCurve, float]:
-        """The curve at the scale that is best for the size at position `best`, and that scale."""
+    def scale(self, unscaled: _Curve, best: int) -> float:
+        """The scale that is best for the size at position `best`; one if it is not known."""
         if unscaled.folds is None:
-            return unscaled.curve, 1.0
-        scale = combining.shrunk_to_one(*unscaled.folds.slope(best))
-        return unscaled.folds.scaled(scale), scale
+            return 1.0
+        return combining.shrunk_to_one(*unscaled.folds.slope(best))
+
+    def scaled(self, unscaled: _Curve, scale: float) -> RowCurve:
+        """The curve at a scale that was estimated."""
+        return unscaled.curve if unscaled.folds is None else unscaled.folds.scaled(scale)
 
     def penalty_criterion(self, criterion: str | None, threads: Threads) -> FoldErrors:
         """Criterion that compares penalties of ridge regression: k-fold cross-validation."""
@@ -459,28 +515,76 @@ def _scale_from_slope(
 def select_size(
     data: SelectionData, options: SizeOptions, k: float, threads: Threads
 ) -> SizeSelection:
-    """Choose the size of uniform members for an ensemble of k members.
+    """Choose the size of uniform members, and their number of rows, for an ensemble of k members.
 
     For infinite k, the number is chosen too: the error exceeds that of infinitely many by at most
     one per cent.
     """
-    criterion = data.curve(options, Paths(SEED, options.design, threads))
-    average = criterion.curve.average
-    best = first_least(average.mse(k))
-    n_estimators = average.members_for(best, MAX_EXCESS_ERROR) if np.isinf(k) else int(k)
-    curve = criterion.curve
+    curves = data.curves(options, Paths(SEED, options.design, threads))
+    _require_sizes(options, curves, data)
+    chosen, best, n_estimators = _best_pair([curve.curve.average for curve in curves], k)
     scale = options.scale
+    candidates = [curve.curve for curve in curves]
     if scale is None:
-        curve, scale = data.scaled(criterion, best)
+        scale = data.scale(curves[chosen], best)
+        if scale != 1:
+            candidates = [data.scaled(curve, scale) for curve in curves]
     return SizeSelection(
-        criterion=criterion.criterion,
-        curve=curve.average,
-        standard_error=_standard_error(curve, n_estimators, data.shape[0]),
+        criterion=curves[chosen].criterion,
+        candidates=[
+            SizeErrors(
+                unscaled.n_samples,
+                curve.average,
+                _standard_error(curve, n_estimators, data.shape[0]),
+            )
+            for unscaled, curve in zip(curves, candidates, strict=True)
+        ],
+        chosen=chosen,
         best=best,
         n_estimators=n_estimators,
         scale=scale,
-        prediction=data.prediction(criterion, best, scale),
+        prediction=data.prediction(curves[chosen], best, scale),
     )
+
+
+def _best_pair(curves: list[RiskCurve], k: float) -> tuple[int, int, int]:
+    """Positions of the best number of rows and of its best size, and the number of members.
+
+    For infinite k every number of rows has the number of members that it needs. Of the numbers of
+    rows whose error then is within one per cent of the least, the one with fewest members is taken:
+    in theory many have the same limit.
+    """
+    sizes = [first_least(curve.mse(k)) for curve in curves]
+    members = (
+        [int(k)] * len(curves)
+        if np.isfinite(k)
+        else [
+            curve.members_for(size, MAX_EXCESS_ERROR)
+            for curve, size in zip(curves, sizes, strict=True)
+        ]
+    )
+    errors = np.array(
+        [curve.mse(count)[size] for curve, size, count in zip(curves, sizes, members, strict=True)]
+    )
+    chosen = first_least(errors)
+    if np.isinf(k):
+        close = errors <= (1 + MAX_EXCESS_ERROR) * errors.min()
+        chosen = int(np.argmin(np.where(close, members, np.inf)))
+    return chosen, sizes[chosen], members[chosen]
+
+
+def _require_sizes(options: SizeOptions, curves: list[_Curve], data: SelectionData) -> None:
+    """Refuse candidates of which nothing is clear of the interpolation peak, so that no candidate is
+    left out silently.
+    """
+    with_sizes = {curve.n_samples for curve in curves}
+    row_counts = options.candidate_rows(data.shape[0])
+    without_sizes = [rows for rows in row_counts if rows not in with_sizes]
+    if without_sizes and not (options.clip_sizes and curves):
+        raise ValueError(
+            f"max_samples asks for members of {without_sizes[0]} rows, but no candidate size keeps"
+            " such members clear of the interpolation peak. Leave that number of rows out."
+        )
 
 
 def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) -> PenaltySelection:

@@ -92,13 +92,15 @@ class TuningCurveDisplay:
         Returns
         -------
         display : TuningCurveDisplay
-            With the drawing done. Errors are means over targets.
+            With the drawing done. Errors are means over targets, of members with the chosen number
+            of rows.
         """
         estimator = split_model(
             estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead."
         ).estimator
-        results = estimator.cv_results_
-        best_error = float(results["std_test_score"][estimator.best_index_])
+        best_error = float(estimator.cv_results_["std_test_score"][estimator.best_index_])
+        chosen = estimator.cv_results_["param_max_samples"] == estimator.max_samples_
+        results = {name: values[chosen] for name, values in estimator.cv_results_.items()}
         display = cls(
             sizes=results["param_max_features"],
             mse=-results["mean_test_score"],
