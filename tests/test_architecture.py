@@ -297,7 +297,7 @@ NODES = {
     "_estimators": 26700,
     "_tuning": 16800,
     "cli": 22500,
-    "theory": 16200,
+    "theory": 18800,
     "_report": 10200,
     "figures": 7800,
     "modules": 8000,

@@ -26,6 +26,21 @@ def fit_members(X, y, feature_subsets, sample_subsets=None):
     return coef
 
 
+def ridge_members(penalties):
+    """A function as `fit_members` for ridge regressions with these penalties."""
+
+    def fit(X, y, feature_subsets, sample_subsets=None):
+        coef = np.zeros((len(feature_subsets), X.shape[1]))
+        for i, columns in enumerate(feature_subsets):
+            rows = slice(None) if sample_subsets is None else sample_subsets[i]
+            A = X[rows][:, columns]
+            G = A.T @ A + penalties[i] * np.eye(len(columns))
+            coef[i, columns] = np.linalg.solve(G, A.T @ y[rows])
+        return coef
+
+    return fit
+
+
 class Estimate(NamedTuple):
     """A mean over independent trials and its standard error."""
 
@@ -67,6 +82,8 @@ def simulate(
     *,
     rows=None,
     covariance=None,
+    test_covariance=None,
+    weights=None,
     mu=1.0,
     trials=400,
     fit=fit_members,
@@ -74,8 +91,11 @@ def simulate(
     """Risks over fresh data, subsets and noise.
 
     `features` and `rows` are functions of the generator that return the members' index arrays;
-    `beta` is a vector or such a function; `covariance` is a matrix, or None for the identity.
+    `beta` is a vector or such a function; `covariance` is a matrix, or None for the identity, and
+    `test_covariance` that of the rows to be predicted. `weights` of members have the sum one.
     """
+    if test_covariance is None:
+        test_covariance = covariance
     values = np.empty((trials, 3))
     with threadpool_limits(1):  # matrices are small: threads would only wait for each other
         for trial in range(trials):
@@ -85,7 +105,7 @@ def simulate(
                 X = X @ np.linalg.cholesky(covariance).T
             y = X @ signal + sigma * rng.standard_normal(n)
             coef = fit(X, y, features(rng), None if rows is None else rows(rng))
-            values[trial] = _risks(mu * coef - signal, covariance)
+            values[trial] = _risks(mu * coef - signal, test_covariance, weights)
     return Risks(*(estimate(column) for column in values.T))
 
 
@@ -107,13 +127,14 @@ def fitted_risk(rng, n, beta, sigma, trials, *, max_features, **parameters):
     return estimate(risks)
 
 
-def _risks(errors, covariance):
+def _risks(errors, covariance, weights):
     weighted = errors if covariance is None else errors @ covariance
     member_risks = np.sum(weighted * errors, axis=1)
     k = len(errors)
+    weights = np.full(k, 1 / k) if weights is None else weights
     total = weighted.sum(axis=0) @ errors.sum(axis=0)
     return (
-        total / k**2,
+        weights @ weighted @ errors.T @ weights,
         member_risks.mean(),
         (total - member_risks.sum()) / (k * (k - 1)) if k > 1 else np.nan,
     )

@@ -1,8 +1,11 @@
 """Formulas of the papers that followed: penalties, paths, budgets, members that differ, new rows."""
 
+from itertools import combinations, product
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 
 import theory_simulation as sim
 from loops import case
@@ -104,3 +107,226 @@ def test_the_best_shape_is_the_best_of_all_shapes(design, of):
             assert shape.n_features[index] == best
             assert (shape.risk[index], shape.k[index]) == risks[best]
     assert shape.k[1, 1] > shape.k[0, 0]
+
+
+# Members that differ
+
+
+def test_pairs_of_different_sizes_by_enumeration():
+    n = 14
+    p = 6
+    sigma = 0.8
+    sizes = [2, 5, 2, 3]
+    risks = theory.expected_pair_risks(n, p, sizes, sigma)
+
+    def risk(first, second):
+        overlap = len(set(first) & set(second))
+        outside_both = p - len(set(first) | set(second))
+        v = overlap / (n - overlap - 1)
+        return outside_both / p * (1 + v) + sigma**2 * v
+
+    for (i, m), (j, other_m) in product(enumerate(sizes), repeat=2):
+        subsets = list(combinations(range(p), m))
+        pairs = (
+            zip(subsets, subsets, strict=True)
+            if i == j
+            else product(subsets, combinations(range(p), other_m))
+        )
+        with case(i, j):
+            assert risks[i, j] == pytest.approx(np.mean([risk(*pair) for pair in pairs]), rel=1e-12)
+    assert theory.expected_pair_risks(n, p, [2] * 5, sigma).mean() == pytest.approx(
+        theory.expected_risk(n, p, 2, sigma, k=5), rel=1e-12
+    )
+
+
+def test_limits_of_different_members_are_the_pair_formula_at_the_mean_overlap():
+    """With equal coefficients, and an overlap that is the mean of random columns, the general
+    formula and the limit are the same number.
+    """
+    p = 60
+    n = 90
+    columns = [np.arange(30), np.arange(20, 40), np.r_[10:20, 30:36, 44:60:4]]
+    sizes = np.array([30, 20, 20])
+    overlaps = [len(np.intersect1d(*columns[:2])), len(np.intersect1d(*columns[::2]))]
+    assert overlaps == [10, 10]  # m_i m_j / p
+    rows = np.array([90, 30, 60])
+    penalty = np.array([3.0, 20.0, 0.5])
+    options = {"n": n, "rows": rows, "penalty": penalty}
+    risks = theory.pair_risks(np.ones(p), np.full(p, p**-0.5), columns, 0.7, **options)
+    limit = theory.limiting_pair_risks(sizes / p, p / n, 0.7, eta=rows / n, lam=penalty / n)
+    assert_allclose(limit[0], risks[0], rtol=1e-9)
+    assert_allclose(np.diag(limit), np.diag(risks), rtol=1e-9)
+    same = theory.limiting_pair_risks([0.4] * 7, 1.2, 0.7, lam=0.3)
+    assert same.mean() == pytest.approx(theory.limiting_risk(0.4, 1.2, 0.7, k=7, lam=0.3))
+
+
+def test_lists_of_members_are_their_pairs():
+    Sigma = sim.ar1(8, 0.6)
+    beta = sim.unit_signal(8)
+    columns = [[0, 1, 2], [2, 3], np.arange(8) > 4]
+    rows = [20, 15, 12]
+    risks = theory.pair_risks(Sigma, beta, columns, 0.5, n=20, rows=rows, penalty=2.0)
+    for i, j in product(range(3), repeat=2):
+        shared = {"shared_rows": rows[i]} if i == j else {}
+        options = {"n": 20, "rows_i": rows[i], "rows_j": rows[j], "penalty": 2.0, **shared}
+        risk = theory.pair_risk(Sigma, beta, columns[i], columns[j], 0.5, **options)
+        assert risks[i, j] == pytest.approx(risk, rel=1e-12)
+
+
+def test_best_weights_are_a_minimum_with_and_without_signs():
+    rng = np.random.default_rng(0)
+    for k in (2, 5, 9):
+        A = rng.standard_normal((k, k + 2)) + 1.5
+        risks = A @ A.T
+        plain = theory.best_weights(risks)
+        signs = theory.best_weights(risks, nonnegative=True)
+        with case(k):
+            assert plain.sum() == pytest.approx(1) and signs.sum() == pytest.approx(1)
+            lowest = 1 / np.linalg.inv(risks).sum()
+            assert plain @ risks @ plain == pytest.approx(lowest, rel=1e-9)
+            assert np.all(signs >= 0)
+            searched = minimize(
+                lambda w, risks=risks: w @ risks @ w,
+                np.full(k, 1 / k),
+                bounds=[(0, 1)] * k,
+                constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+                tol=1e-14,
+            )
+            assert signs @ risks @ signs <= searched.fun * (1 + 1e-9)
+            assert_allclose(signs, searched.x, atol=1e-4)
+            noisy = theory.best_weights([risks, risks + 3.0])
+            assert_allclose(noisy, [plain, plain], rtol=1e-7)
+    units = np.diag([1.0, 1e8]) @ [[2.0, 0.5], [0.5, 1.0]] @ np.diag([1.0, 1e8])
+    assert_allclose(theory.best_weights(units).sum(), 1)
+
+
+def test_members_without_best_weights_are_named():
+    alike = theory.pair_risks(np.eye(4), np.ones(4), [[0, 1], [2], [0, 1]], 1.0, n=20)
+    with pytest.raises(ValueError, match=r"members \[0, 2\]"):
+        theory.best_weights(alike)
+    for wrong, words in [
+        ([[1.0, 2.0], [2.0, 1.0]], "semidefinite"),
+        ([[1.0, 0.2], [0.3, 1.0]], "symmetric"),
+        ([[1.0, np.inf], [np.inf, 1.0]], "inf"),
+        ([[0.0, 0.0], [0.0, 1.0]], "risk zero"),
+        ([1.0, 2.0], "k x k"),
+    ]:
+        with case(words), pytest.raises(ValueError, match=words):
+            theory.best_weights(wrong)
+    with pytest.raises(ValueError, match="one entry for each of 2 members"):
+        theory.pair_risks(np.eye(3), np.ones(3), [[0], [1]], 1.0, n=9, penalty=[1.0, 2.0, 3.0])
+
+
+def test_simulated_members_that_differ_with_their_best_weights(seed):
+    rng = np.random.default_rng([seed, 38])
+    n = 50
+    Sigma = sim.ar1(30, 0.5)
+    beta = sim.unit_signal(30, 3)
+    members = [np.arange(0, 6), np.arange(4, 24), np.arange(30)]
+    tau = [50, 40, 50]
+    penalty = [0.0, 5.0, 20.0]
+    risks = theory.pair_risks(Sigma, beta, members, 0.6, n=n, rows=tau, penalty=penalty)
+    weights = theory.best_weights(risks)
+    simulated = sim.simulate(
+        rng,
+        n,
+        beta,
+        0.6,
+        lambda _: members,
+        rows=lambda rng: [rng.permutation(n)[:size] for size in tau],
+        covariance=Sigma,
+        weights=weights,
+        fit=sim.ridge_members(penalty),
+        trials=400,
+    )
+    simulated.ensemble.check(weights @ risks @ weights, "best weights")
+    simulated.member.check(np.diag(risks).mean(), "members")
+
+
+# New rows of another covariance
+
+
+def test_one_member_on_new_rows_is_exact():
+    """The error's covariance is (sigma^2 + unexplained) times a mean inverse Wishart matrix."""
+    Sigma = sim.ar1(6, 0.7)
+    test = sim.equicorrelated(6, 0.2) * np.outer(np.arange(1, 7), np.arange(1, 7))
+    beta = np.array([1.0, -1, 2, 0.5, 0, 3])
+    S = np.array([0, 2, 5])
+    inverse = np.linalg.inv(Sigma[np.ix_(S, S)])
+    error = beta.copy()
+    error[S] -= inverse @ Sigma[S] @ beta
+    spread = (0.6**2 + error @ Sigma @ error) * inverse / (12 - 3 - 1)
+    expected = error @ test @ error + np.sum(spread * test[np.ix_(S, S)])
+    rows = {"n": 20, "rows_i": 12, "rows_j": 12, "shared_rows": 12}
+    risk = theory.pair_risk(Sigma, beta, S, S, 0.6, **rows, Sigma_test=test)
+    assert risk == pytest.approx(expected, rel=1e-12)
+
+
+def test_risks_are_linear_in_the_covariance_of_new_rows():
+    p = 12
+    Sigma = sim.ar1(p, 0.7)
+    beta = sim.unit_signal(p)
+    tests = [Sigma, sim.equicorrelated(p, 0.4), np.diag(np.arange(1.0, p + 1))]
+    average = {"n": 30, "n_subsets": 20, "rng": 0, "k": K, "eta": 0.8}
+    functions = [
+        lambda **new: theory.pair_risk(
+            Sigma, beta, [0, 2, 4], [1, 2, 5], 0.5, n=20, rows_j=15, **new
+        ),
+        lambda **new: theory.pair_risks(Sigma, beta, [[0, 1], [3, 4]], 0.5, n=20, **new),
+        lambda **new: theory.covariance_risk(Sigma, beta, 0.4, 0.5, **average, **new),
+        lambda **new: theory.covariance_risk(Sigma, beta, 1.0, 0.5, **average, penalty=1.0, **new),
+        lambda **new: theory.ridge_covariance_risk(Sigma, beta, 3.0, 0.5, n=20, **new),
+    ]
+    for number, function in enumerate(functions):
+        with case(number):
+            parts = [function(Sigma_test=test) for test in tests]
+            assert_allclose(parts[0], function(), rtol=1e-12)
+            whole = function(Sigma_test=2 * tests[0] + tests[1] + 0.3 * tests[2])
+            assert_allclose(whole, 2 * parts[0] + parts[1] + 0.3 * parts[2], rtol=1e-9)
+
+
+def test_simulated_pairs_on_new_rows(seed):
+    """The setting of the sheet, and one with a member of few rows and a rank-one covariance."""
+    rng = np.random.default_rng([seed, 12])
+    p = 20
+    Sigma = sim.ar1(p, 0.6)
+    beta = sim.unit_signal(p, 2)
+    direction = np.linspace(-1, 1, p)
+    for test, penalty in [(np.eye(p), 0.0), (np.outer(direction, direction), 8.0)]:
+        members = [np.arange(0, 20, 2), np.arange(1, 20, 2)]
+        simulated = sim.simulate(
+            rng,
+            60,
+            beta,
+            0.7,
+            lambda _, members=members: members,
+            covariance=Sigma,
+            test_covariance=test,
+            fit=sim.ridge_members([penalty, penalty]),
+            trials=1000,
+        )
+        options = {"n": 60, "penalty": penalty, "Sigma_test": test}
+        risks = theory.pair_risks(Sigma, beta, members, 0.7, **options)
+        with case(penalty):
+            simulated.ensemble.check(risks.mean(), "ensemble")
+            simulated.pair.check(risks[0, 1], "pair")
+
+
+# All columns
+
+
+def test_members_on_all_columns_are_not_drawn():
+    Sigma = sim.ar1(15, 0.5)
+    beta = sim.unit_signal(15)
+    for penalty, eta in [(0.0, 0.8), (0.0, 0.2), (4.0, 0.5)]:
+        options = {"n": 50, "eta": eta, "penalty": penalty, "return_std": True}
+        risk, error = theory.covariance_risk(Sigma, beta, 1.0, 0.5, k=K, **options)
+        tau = round(50 * eta)
+        everything = [np.arange(15)] * 2
+        pairs = theory.pair_risks(Sigma, beta, everything, 0.5, n=50, rows=tau, penalty=penalty)
+        with case(penalty, eta):
+            assert_allclose(error, 0)
+            assert_allclose(risk, pairs[0, 1] + (pairs[0, 0] - pairs[0, 1]) / K, rtol=1e-12)
+    ridge = theory.ridge_covariance_risk(Sigma, beta, 4.0, 0.5, n=50)
+    options = {"n": 50, "k": 1, "penalty": 4.0}
+    assert_allclose(theory.covariance_risk(Sigma, beta, np.ones(15), 0.5, **options), ridge)

@@ -8,7 +8,8 @@ the paper's letters and broadcast like NumPy ufuncs. Every docstring states whet
 theorem, exact, asymptotic or heuristic.
 """
 
-from .covariance import covariance_risk, effective_penalty, pair_risk, ridge_covariance_risk
+from .averages import covariance_risk
+from .covariance import effective_penalty, pair_risk, pair_risks, ridge_covariance_risk
 from .finite import (
     expected_bias,
     expected_risk,
@@ -32,6 +33,7 @@ from .limits import (
     optimal_alpha,
     required_members,
 )
+from .members import best_weights, expected_pair_risks, limiting_pair_risks
 from .ridge import (
     alpha_from_penalty,
     column_path,
@@ -46,6 +48,7 @@ from .sizes import optimal_n_features, optimal_shape
 
 __all__ = [
     "alpha_from_penalty",
+    "best_weights",
     "better_side",
     "column_path",
     "covariance_risk",
@@ -53,9 +56,11 @@ __all__ = [
     "effective_penalty",
     "expected_bias",
     "expected_diagonal_risk",
+    "expected_pair_risks",
     "expected_risk",
     "expected_variance",
     "limiting_bias",
+    "limiting_pair_risks",
     "limiting_risk",
     "limiting_risk_derivative",
     "limiting_variance",
@@ -71,6 +76,7 @@ __all__ = [
     "overlap_bias",
     "overlap_variance",
     "pair_risk",
+    "pair_risks",
     "penalty_from_alpha",
     "required_members",
     "ridge_covariance_risk",

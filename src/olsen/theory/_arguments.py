@@ -151,7 +151,7 @@ def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
-def covariance(Sigma: ArrayLike) -> Floats:
+def covariance(Sigma: ArrayLike, name: str = "Sigma") -> Floats:
     r"""The covariance matrix, finite, symmetric and positive semidefinite, from itself or from its
     diagonal.
 
@@ -163,22 +163,23 @@ def covariance(Sigma: ArrayLike) -> Floats:
 
     A column of variance zero must have no covariance with any other.
     """
-    Sigma = as_numbers("Sigma", Sigma)
+    Sigma = as_numbers(name, Sigma)
     p = Sigma.shape[0] if Sigma.ndim else 0
     if p == 0 or Sigma.shape not in ((p,), (p, p)):
         raise ValueError(
-            "Sigma must be p x p (or its diagonal), of at least one column; got shape"
+            f"{name} must be p x p (or its diagonal), of at least one column; got shape"
             f" {Sigma.shape}."
         )
+    diagonal = Sigma if Sigma.ndim == 1 else np.diag(Sigma)
+    checked(f"the diagonal of {name}", diagonal, LETTERS["variances"])
     if Sigma.ndim == 1:
-        return np.diag(checked("the diagonal of Sigma", Sigma, LETTERS["variances"]))
-    checked("the diagonal of Sigma", np.diag(Sigma), LETTERS["variances"])
-    require(np.isfinite(Sigma), "Sigma must be finite; got nan or infinite covariances.")
-    _require_semidefinite(Sigma)
+        return np.diag(Sigma)
+    require(np.isfinite(Sigma), f"{name} must be finite; got nan or infinite covariances.")
+    _require_semidefinite(Sigma, name)
     return Sigma
 
 
-def _require_semidefinite(Sigma: Floats) -> None:
+def _require_semidefinite(Sigma: Floats, name: str) -> None:
     """Raise unless the correlations are symmetric and semidefinite up to rounding."""
     p = len(Sigma)
     deviation = np.sqrt(np.diag(Sigma))
@@ -190,13 +191,13 @@ def _require_semidefinite(Sigma: Floats) -> None:
     i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
     if asymmetry[i, j] > rounding:
         raise ValueError(
-            f"Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and"
-            f" {Sigma[j, i]:.6g} at [{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding."
+            f"{name} must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and"
+            f" {Sigma[j, i]:.6g} at [{j}, {i}]. Give ({name} + {name}.T) / 2 if that is rounding."
         )
     smallest = float(np.linalg.eigvalsh(H)[0])
     if smallest < -rounding or np.any(H[is_constant]):
         raise ValueError(
-            "Sigma must be a covariance, positive semidefinite; got one whose correlations have"
+            f"{name} must be a covariance, positive semidefinite; got one whose correlations have"
             f" the eigenvalue {smallest:.6g}. Check its signs and entries, or shrink it towards"
             " its diagonal."
         )

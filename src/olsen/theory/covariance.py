@@ -1,4 +1,4 @@
-r"""Any covariance: the pair formula, and its average over random subsets.
+r"""Any covariance: the pair formula.
 
 Write :math:`\Sigma_{ii} = \Sigma[S_i, S_i]` and :math:`Q_i = (\Sigma_{ii} + \mu_i I)^{-1}`, where
 :math:`\mu_i = 0` for least squares, and otherwise :math:`\lambda = \mu_i(\tau_i -
@@ -9,13 +9,17 @@ Write :math:`\Sigma_{ii} = \Sigma[S_i, S_i]` and :math:`Q_i = (\Sigma_{ii} + \mu
           r_i = \beta - S_i Q_i \Sigma_{i,:}\beta, \qquad
           \kappa_{ij} = \frac{t}{\tau_i\tau_j}\,\mathrm{tr}[Q_i\Sigma_{ij}Q_j\Sigma_{ji}]
 
-with :math:`t` shared rows. A covariance may be given as a vector: its diagonal. `penalty` is the
-absolute
-:math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the rows of the member.
+with :math:`t` shared rows. For new rows of another covariance :math:`\Sigma^t` (`Sigma_test`)
+
+.. math:: R_{ij} = r_i^\top\Sigma^t r_j + \frac{t}{\tau_i\tau_j}\,\mathrm{tr}[Q_i\Sigma_{ij}Q_j\Sigma^t_{ji}]
+          \,\frac{\sigma^2 + r_i^\top\Sigma r_j}{1 - \kappa_{ij}}
+
+A covariance may be given as a vector: its diagonal. `penalty` is the absolute :math:`\lambda` of
+:math:`\|y-Xb\|^2+\lambda\|b\|^2` on the rows of the member.
 """
 
-from math import inf
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,22 +27,28 @@ from scipy.optimize import brentq
 
 from . import _arguments
 from ._arguments import ROWS, Counts, Floats, Letter, checked, letters, require, scalar
-from ._pairs import mean_of_pairs
 
 
-class _Member(NamedTuple):
+class Problem(NamedTuple):
+    """Covariance of the rows, signal, and covariance of the rows to be predicted."""
+
+    Sigma: Floats
+    beta: Floats
+    test: Floats
+
+
+class Member(NamedTuple):
     """A member, and what its pairs with other members need of it."""
 
     features: Counts
     inverse: Floats  # Q_i, m x m
     error: Floats  # r_i, length p
     rows: float  # tau_i
-    degrees: float  # tr(Sigma_ii Q_i Sigma_ii Q_i)
     is_ols: bool  # ordinary least squares, mu_i = 0
 
 
-def _problem(Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
-    """The covariance as a matrix, and the signal."""
+def checked_problem(Sigma: ArrayLike, beta: ArrayLike, Sigma_test: ArrayLike | None) -> Problem:
+    """Covariances as matrices, and the signal."""
     (beta,) = letters(beta=beta)
     require(beta.ndim == 1, f"beta must be a vector of length p; got shape {beta.shape}.")
     p = len(beta)
@@ -47,7 +57,10 @@ def _problem(Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
         raise ValueError(
             f"Sigma must be p x p (or its diagonal) for beta of length p = {p}; got {Sigma.shape}."
         )
-    return Sigma, beta
+    test = Sigma if Sigma_test is None else _arguments.covariance(Sigma_test, "Sigma_test")
+    if len(test) != p:
+        raise ValueError(f"Sigma_test must be as Sigma, {p} x {p}; got {test.shape}.")
+    return Problem(Sigma, beta, test)
 
 
 def _columns(name: str, features: ArrayLike, p: int) -> Counts:
@@ -111,8 +124,9 @@ def _effective_penalty(s: Floats, tau: float, penalty: float) -> float:
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
-def _member(Sigma: Floats, beta: Floats, S: Counts, *, rows: float, penalty: float) -> _Member:
+def member_of(problem: Problem, S: Counts, *, rows: float, penalty: float) -> Member:
     """The member on columns S with a number of rows."""
+    Sigma, beta, _ = problem
     Sigma_SS = Sigma[np.ix_(S, S)]
     mu = 0.0
     if penalty > 0 or len(S) > rows:
@@ -122,9 +136,7 @@ def _member(Sigma: Floats, beta: Floats, S: Counts, *, rows: float, penalty: flo
     Q = _inverse(Sigma_SS + mu * np.eye(len(S)), S)
     error = beta.copy()
     error[S] -= Q @ (Sigma[S] @ beta)
-    smoother = Sigma_SS @ Q
-    degrees = float(np.sum(smoother * smoother.T))
-    return _Member(features=S, inverse=Q, error=error, rows=rows, degrees=degrees, is_ols=mu == 0)
+    return Member(features=S, inverse=Q, error=error, rows=rows, is_ols=mu == 0)
 
 
 def _inverse(matrix: Floats, S: Counts) -> Floats:
@@ -150,37 +162,60 @@ def _inverse(matrix: Floats, S: Counts) -> Floats:
     return inverse
 
 
-def _inflation(
-    trace: Floats | float, t: float, tau_i: float, tau_j: float, correction: float = 0.0
+class PairTerms(NamedTuple):
+    """Terms of a pair of members of the risk b + (sigma^2 + q) v."""
+
+    bias: Floats  # b, in the covariance of new rows
+    unexplained: Floats  # q, in the covariance of the data
+    inflation: Floats  # v
+
+    def risk(self, noise: Floats) -> Floats:
+        """Risk at this variance of the noise."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.bias + (noise + self.unexplained) * self.inflation)[()]
+
+
+def inflation(
+    trace: Floats | float,
+    test_trace: Floats | float,
+    *,
+    t: float,
+    rows: float,
+    correction: Floats | float,
 ) -> Floats:
-    """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
-    room = tau_i * tau_j - t * (trace + correction)
+    """The factor v of members that share t rows: `rows` is the product of their numbers of rows,
+    and `correction` the finite-n correction of the denominator.
+    """
+    room = rows - t * (trace + correction)
     has_room = room > 0
     with np.errstate(divide="ignore"):
-        inflation = t * trace / np.where(has_room, room, 1.0)
-    return np.where(has_room, inflation, np.inf)
+        v = t * test_trace / np.where(has_room, room, 1.0)
+    return np.where(has_room, v, np.inf)
 
 
-def _pair_risk(
-    Sigma: Floats, first: _Member, second: _Member, *, t: float, noise: Floats
-) -> Floats:
-    """`pair_risk` of two members that share t rows, at this variance of the noise."""
+def pair_terms(problem: Problem, first: Member, second: Member, t: float) -> PairTerms:
+    """Terms of `pair_risk` of two members that share t rows."""
+    Sigma, _, test = problem
     Q_i = first.inverse
     Q_j = second.inverse
-    Sigma_ij = Sigma[np.ix_(first.features, second.features)]
-    M = Q_i @ Sigma_ij @ (Q_j @ Sigma_ij.T)
-    T = float(np.trace(M))
+    pair = np.ix_(first.features, second.features)
+    M = Q_i @ Sigma[pair] @ Q_j
+    T = float(np.sum(M * Sigma[pair]))
     Sigma_r_i = Sigma @ first.error
     Sigma_r_j = Sigma @ second.error
     q = float(Sigma_r_i @ second.error)
+    bias = float(first.error @ test @ second.error)
+    rows = first.rows * second.rows
     rho = 0.0
     if first.is_ols and second.is_ols:
-        rho = float(np.sum(M * M.T)) / T if T > 0 else 0.0
-        w = Sigma_r_j[first.features] @ Q_i @ Sigma_ij @ Q_j @ Sigma_r_i[second.features]
-        q = q + t / (first.rows * second.rows) * float(w)
-    inflation = _inflation(T, t, first.rows, second.rows, rho)
-    with np.errstate(invalid="ignore"):
-        return q + (noise + q) * inflation
+        overlap = M @ Sigma[pair].T
+        rho = float(np.sum(overlap * overlap.T)) / T if T > 0 else 0.0
+        left = Sigma_r_j[first.features] @ Q_i
+        right = Q_j @ Sigma_r_i[second.features]
+        q += t / rows * float(left @ Sigma[pair] @ right)
+        bias += t / rows * float(left @ test[pair] @ right)
+    v = inflation(T, np.sum(M * test[pair]), t=t, rows=rows, correction=rho)
+    return PairTerms(np.asarray(bias), np.asarray(q), v)
 
 
 def pair_risk(
@@ -195,6 +230,7 @@ def pair_risk(
     rows_j: float | None = None,
     shared_rows: float | None = None,
     penalty: float = 0.0,
+    Sigma_test: "ArrayLike | None" = None,
 ) -> "Floats":
     r"""Risk of a given pair of members, :math:`E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`.
 
@@ -206,7 +242,8 @@ def pair_risk(
     :math:`T = \mathrm{tr}\,M`, and the finite-n corrections :math:`\rho = \mathrm{tr}\,M^2/T`,
     :math:`w = (\Sigma_{i,:}r_j)^\top Q_i\Sigma_{ij}Q_j(\Sigma_{j,:}r_i)`, both trivial
     (:math:`\rho = 1, w = 0`) when the projectors commute. When a member is minimum-norm or ridge:
-    :math:`(\sigma^2+q)/(1-tT/(\tau_i\tau_j)) - \sigma^2`.
+    :math:`(\sigma^2+q)/(1-tT/(\tau_i\tau_j)) - \sigma^2`. Equations (12) and (13) of the paper are
+    its bias and variance.
 
     Parameters
     ----------
@@ -226,9 +263,13 @@ def pair_risk(
         number.
     penalty : float
         Ridge penalty of the members, absolute.
+    Sigma_test : array of shape (p, p) or (p,), optional
+        Covariance of the rows to be predicted, or its diagonal. Default: `Sigma`.
 
     Notes
     -----
+    Members of ridge penalties that differ, and lists of members: `theory.pair_risks`.
+
     Status: exact for one least-squares member with itself, and with all rows for projectors that
     commute (diagonal Sigma, nested sets, sets separated by their intersection in a Markov chain).
     Otherwise asymptotic: for least squares on all rows w completes the order 1/n and rho is
@@ -242,9 +283,9 @@ def pair_risk(
     >>> float(pair_risk(Sigma, [1.0, 0.0], [0], [1], 1.0, n=12).round(4))
     0.0217
     """
-    Sigma, beta = _problem(Sigma, beta)
-    S_i = _columns("features_i", features_i, len(beta))
-    S_j = _columns("features_j", features_j, len(beta))
+    problem = checked_problem(Sigma, beta, Sigma_test)
+    S_i = _columns("features_i", features_i, len(problem.beta))
+    S_j = _columns("features_j", features_j, len(problem.beta))
     (sigma,) = letters(sigma=sigma)
     penalty = scalar("penalty", penalty)
     n = scalar("n", n)
@@ -262,172 +303,90 @@ def pair_risk(
             f"pair_risk: of n = {n:g} rows, members of {tau_i:g} and {tau_j:g} share at least"
             f" {least_shared:g}; got {t:.6g}."
         )
-    first = _member(Sigma, beta, S_i, rows=tau_i, penalty=penalty)
-    second = _member(Sigma, beta, S_j, rows=tau_j, penalty=penalty)
-    return _pair_risk(Sigma, first, second, t=t, noise=sigma**2)
+    first = member_of(problem, S_i, rows=tau_i, penalty=penalty)
+    second = member_of(problem, S_j, rows=tau_j, penalty=penalty)
+    return pair_terms(problem, first, second, t).risk(sigma**2)
 
 
-def covariance_risk(
+def pair_risks(
     Sigma: "ArrayLike",
     beta: "ArrayLike",
-    alpha: "ArrayLike",
-    sigma: "ArrayLike",
+    features: "Sequence[ArrayLike]",
+    sigma: float,
     *,
     n: float,
-    k: "ArrayLike" = inf,
-    eta: float = 1.0,
-    rng: "np.random.Generator | int | None" = None,
-    n_subsets: int = 200,
-    penalty: float = 0.0,
-    return_std: bool = False,
-) -> Any:
-    r"""Risk of `k` members on random columns, any covariance.
+    rows: "ArrayLike | None" = None,
+    penalty: "ArrayLike" = 0.0,
+    Sigma_test: "ArrayLike | None" = None,
+) -> "Floats":
+    r"""Risks of all pairs of given members, which may differ in columns, rows and penalty.
 
-    .. math:: R_{off} + \frac{R_{diag}-R_{off}}{k}, \qquad
-              R_{off} + \sigma^2 = \frac{\sigma^2 + \bar r^\top\Sigma\bar r}{1 - \mathrm{tr}(\bar\Pi^2)/n}
+    .. math:: R_{ij} = E\,(b_i-\beta)^\top\Sigma(b_j-\beta), \qquad i, j = 1, \dots, k
 
-    where :math:`\bar r` and :math:`\bar\Pi = E\,\Sigma^{1/2}S Q S^\top\Sigma^{1/2}` average over
-    subsets (the averaged projector). Averages over *different* members are U-statistics of
-    `n_subsets` drawn subsets, so products of averages have no bias; :math:`R_{diag}` is the mean of
-    `pair_risk` of each subset with itself.
+    The ensemble has the mean of all entries as its risk, and :math:`w^\top R w` with weights w
+    (`theory.best_weights`).
 
     Parameters
     ----------
-    Sigma, beta, sigma, n, penalty
-        As in `pair_risk`; `sigma` and `k` broadcast.
-    alpha : float or array of shape (p,)
-        A number: subsets of size ``round(alpha * p)``. An array: coin flips with these inclusion
-        probabilities.
-    eta : float
-        Each member sees ``round(eta * n)`` rows, drawn independently.
-    rng : numpy Generator or seed
-    n_subsets : int
-        Number of subsets drawn; memory grows as ``n_subsets * m**2``.
-    return_std : bool
-        Also return the Monte-Carlo standard error (delete-one jackknife over the subsets).
+    Sigma, beta, n, Sigma_test
+        As in `pair_risk`.
+    features : list of arrays of column indices, or of boolean masks
+        Columns of each member.
+    sigma : float
+        Noise standard deviation.
+    rows : int or array of shape (k,), optional
+        Rows of each member, drawn independently. Default: all n.
+    penalty : float or array of shape (k,)
+        Ridge penalty of each member, absolute.
 
     Notes
     -----
-    Status: asymptotic with Monte-Carlo over subsets; relative error O(1/n). Coin flips are redrawn
-    above ``eta * n - 2`` columns when their mean is below it (the paper's rule).
+    Status: as `pair_risk`. With penalties it is the formula of Ruben and Pehlevan (2023) for
+    members on given columns.
 
     Examples
     --------
-    With identity covariance the risk depends on the drawn subsets only through the position of the
-    signal:
-
-    >>> risk = covariance_risk(np.ones(40), np.full(40, 40**-0.5), 0.25, 1.0, n=60, k=5, rng=0)
-    >>> bool(abs(risk - 0.7279) < 0.005)
-    True
+    >>> Sigma = [[1.0, 0.5], [0.5, 1.0]]
+    >>> pair_risks(Sigma, [1.0, 0.0], [[0], [1]], 1.0, n=12, penalty=[0.0, 2.0]).round(4)
+    array([[0.1   , 0.018 ],
+           [0.018 , 0.8677]])
     """
-    Sigma, beta = _problem(Sigma, beta)
-    p = len(beta)
-    sigma, k = letters(sigma=sigma, k=k)
-    alpha = checked("alpha", alpha, _arguments.PROBABILITY)
+    problem = checked_problem(Sigma, beta, Sigma_test)
+    columns = [_columns("features", S, len(problem.beta)) for S in features]
+    k = len(columns)
     n = scalar("n", n)
-    penalty = scalar("penalty", penalty)
-    rows = round(scalar("eta", eta) * n)
-    require(rows, f"eta = {eta:.6g} leaves no row of n = {n:g} to a member; give more of either.")
-    n_subsets = int(scalar("n_subsets", n_subsets))
-    is_redrawn = penalty == 0 and alpha.sum() <= rows - 2  # the paper's rule, for least squares
-    max_size = rows - 2 if is_redrawn else p
-    subsets = _draw(alpha, p, n_subsets, max_size, rng=np.random.default_rng(rng))
-    members = [_member(Sigma, beta, S, rows=rows, penalty=penalty) for S in subsets]
-    means = _leave_one_out(Sigma, members)
-    rho = float(all(member.is_ols for member in members))
-    inflation = _inflation(means.trace, rows**2 / n, rows, rows, rho)
-    noise = sigma[..., None] ** 2
-    with np.errstate(invalid="ignore"):
-        single = means.single_bias + noise * means.single_variance
-        pair = means.bias + (noise + means.bias) * inflation
-        risks = mean_of_pairs(single, pair, k[..., None])
-    risk = risks[..., 0][()]
-    if not return_std:
-        return risk
-    with np.errstate(invalid="ignore"):
-        standard_error = np.sqrt(n_subsets - 1.0) * risks[..., 1:].std(axis=-1)
-    # the jackknife of an infinite risk is nan, and its error is infinite
-    standard_error = np.where(np.isnan(standard_error), inf, standard_error)
-    return risk, standard_error[()]
-
-
-def _draw(
-    alpha: Floats, p: int, n_subsets: int, max_size: int, *, rng: np.random.Generator
-) -> list[Counts]:
-    """Subsets of fixed size, or coin flips that are drawn again above `max_size` columns."""
-    if alpha.ndim == 0:
-        size = round(float(alpha) * p)
-        return [rng.permutation(p)[:size] for _ in range(n_subsets)]
-    if alpha.shape != (p,):
-        raise ValueError(
-            f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}."
+    sigma = scalar("sigma", sigma)
+    (penalties,) = letters(penalty=penalty)
+    tau = checked("rows", n if rows is None else rows, ROWS)
+    require(tau <= n, f"rows ({np.max(tau):g}) cannot exceed n = {n:g}.")
+    for name, values in (("rows", tau), ("penalty", penalties)):
+        require(
+            values.shape in ((), (k,)),
+            f"{name} must be a number or have one entry for each of {k} members; got shape"
+            f" {values.shape}.",
         )
-    subsets: list[Counts] = []
-    while len(subsets) < n_subsets:
-        subset = np.flatnonzero(rng.random(p) < alpha)
-        if len(subset) <= max_size:
-            subsets.append(subset)
-    return subsets
-
-
-class _Means(NamedTuple):
-    """Means over all N members, then over the members without each one in turn: (N + 1,) each."""
-
-    bias: Floats  # q of pairs of different members
-    trace: Floats  # T of pairs of different members
-    single_bias: Floats  # q (1 + v) of single members
-    single_variance: Floats  # v of single members
-
-
-def _leave_one_out(Sigma: Floats, members: list[_Member]) -> _Means:
-    """Average over members and pairs.
-
-    Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic in N.
-    """
-    errors = np.array([member.error for member in members])  # N x p
-    Sigma_errors = errors @ Sigma
-    q = np.sum(Sigma_errors * errors, axis=1)
-    q_with_others = Sigma_errors @ errors.sum(axis=0) - q
-    sum_of_inverses = np.zeros_like(Sigma)
-    for member in members:
-        sum_of_inverses[np.ix_(member.features, member.features)] += member.inverse
-    total = Sigma @ sum_of_inverses @ Sigma
-    traces = np.array([np.sum(m.inverse * total[np.ix_(m.features, m.features)]) for m in members])
-    degrees = np.array([member.degrees for member in members])
-    v = np.array([_single_inflation(member) for member in members])
-    return _Means(
-        bias=_means_of_pairs(q_with_others),
-        trace=_means_of_pairs(traces - degrees),
-        single_bias=_means_of_members(q * (1 + v)),
-        single_variance=_means_of_members(v),
-    )
-
-
-def _single_inflation(member: _Member) -> float:
-    """Inflation of a pair of the member with itself."""
-    rho = float(member.is_ols)
-    return float(_inflation(member.degrees, member.rows, member.rows, member.rows, rho))
-
-
-def _means_of_pairs(with_others: Floats) -> Floats:
-    """Means over ordered pairs, from sums over the N - 1 pairs of each member with the others."""
-    n = len(with_others)
-    total = with_others.sum()
-    without_each = (total - 2 * with_others) / ((n - 1) * (n - 2))
-    return np.append(total / (n * (n - 1)), without_each)
-
-
-def _means_of_members(values: Floats) -> Floats:
-    """Means over single members."""
-    n = len(values)
-    total = values.sum()
-    with np.errstate(invalid="ignore"):  # inf - inf
-        without_each = (total - values) / (n - 1)
-    return np.append(total / n, without_each)
+    tau = np.broadcast_to(tau, k)
+    penalties = np.broadcast_to(penalties, k)
+    members = [
+        member_of(problem, S, rows=float(tau[i]), penalty=float(penalties[i]))
+        for i, S in enumerate(columns)
+    ]
+    risks = np.empty((k, k))
+    for i, j in zip(*np.tril_indices(k), strict=True):
+        t = tau[i] if i == j else tau[i] * tau[j] / n
+        terms = pair_terms(problem, members[i], members[j], float(t))
+        risks[i, j] = risks[j, i] = terms.risk(np.asarray(sigma**2))
+    return risks
 
 
 def ridge_covariance_risk(
-    Sigma: "ArrayLike", beta: "ArrayLike", penalty: float, sigma: "ArrayLike", *, n: float
+    Sigma: "ArrayLike",
+    beta: "ArrayLike",
+    penalty: float,
+    sigma: "ArrayLike",
+    *,
+    n: float,
+    Sigma_test: "ArrayLike | None" = None,
 ) -> "Floats":
     r"""Risk of ridge regression on all columns, any covariance, absolute penalty.
 
@@ -436,6 +395,7 @@ def ridge_covariance_risk(
               \lambda = \mu\bigl(n - \mathrm{tr}\,\Sigma(\Sigma+\mu)^{-1}\bigr)
 
     This is the pair formula for one ridge member with itself, the reference for an ensemble.
+    `Sigma_test`: covariance of the rows to be predicted, as in `pair_risk`.
 
     Status: asymptotic. `sigma` broadcasts.
 
@@ -444,9 +404,9 @@ def ridge_covariance_risk(
     >>> float(ridge_covariance_risk(np.ones(100), np.full(100, 0.1), 50.0, 0.5**0.5, n=100).round(12))
     0.5
     """
-    Sigma, beta = _problem(Sigma, beta)
+    problem = checked_problem(Sigma, beta, Sigma_test)
     (sigma,) = letters(sigma=sigma)
     n = scalar("n", n, _arguments.ROWS_OF_A_LIMIT)
     penalty = scalar("penalty", penalty)
-    ridge = _member(Sigma, beta, np.arange(len(beta)), rows=n, penalty=penalty)
-    return _pair_risk(Sigma, ridge, ridge, t=n, noise=sigma**2)
+    ridge = member_of(problem, np.arange(len(problem.beta)), rows=n, penalty=penalty)
+    return pair_terms(problem, ridge, ridge, n).risk(sigma**2)

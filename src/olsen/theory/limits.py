@@ -23,7 +23,7 @@ from ._pairs import mean_of_pairs, rescale, times_square
 from .ridge import effective_penalty_of_ratio
 
 
-class _Terms(NamedTuple):
+class LimitTerms(NamedTuple):
     """Bias, and variance at sigma = 1, of a single member (i == j) and of a pair (i != j)."""
 
     single_bias: Floats
@@ -40,7 +40,7 @@ def distance_to_peak(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
     return np.where(np.abs(gap) <= rounding, 0.0, gap)
 
 
-def _terms(alpha: Floats, gamma: Floats, eta: Floats, lam: Floats | float = 0.0) -> _Terms:
+def limit_terms(alpha: Floats, gamma: Floats, eta: Floats, lam: Floats | float = 0.0) -> LimitTerms:
     """Terms of members with the penalty `lam`; `d` and `delta` as at the head of this module."""
     gap = distance_to_peak(alpha, gamma, eta)
     shared = alpha * gamma
@@ -54,10 +54,16 @@ def _terms(alpha: Floats, gamma: Floats, eta: Floats, lam: Floats | float = 0.0)
         room = np.where(lam > 0, d * (mu + lam / (eta * mu)), np.abs(gap) / np.maximum(eta, shared))
         single_bias = np.where(unexplained > 0, unexplained / room, 0.0)
         single_variance = shared * d**2 / (eta * room)
-        pair_bias = (1 - delta) ** 2 / (1 - delta**2 * gamma)
-        pair_bias = np.where(delta < 1, pair_bias, 0.0)
-        pair_variance = delta**2 * gamma / (1 - delta**2 * gamma)
-    return _Terms(single_bias, pair_bias, single_variance, pair_variance, delta)
+    pair_bias, pair_variance = pair_terms_of(delta, delta, gamma)
+    return LimitTerms(single_bias, pair_bias, single_variance, pair_variance, delta)
+
+
+def pair_terms_of(first: Floats, second: Floats, gamma: Floats) -> tuple[Floats, Floats]:
+    """Bias, and variance at sigma = 1, of two different members of shrinkages delta."""
+    kappa = first * second * gamma
+    lost = (1 - first) * (1 - second)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(lost > 0, lost / (1 - kappa), 0.0), kappa / (1 - kappa)
 
 
 def limiting_bias(
@@ -87,7 +93,7 @@ def limiting_bias(
     (0.285714, 0.666667)
     """
     alpha, gamma, k, eta, lam = letters(alpha=alpha, gamma=gamma, k=k, eta=eta, lam=lam)
-    terms = _terms(alpha, gamma, eta, lam)
+    terms = limit_terms(alpha, gamma, eta, lam)
     return mean_of_pairs(terms.single_bias, terms.pair_bias, k)
 
 
@@ -118,7 +124,7 @@ def limiting_variance(
     """
     alpha, gamma, sigma = letters(alpha=alpha, gamma=gamma, sigma=sigma)
     k, eta, lam = letters(k=k, eta=eta, lam=lam)
-    terms = _terms(alpha, gamma, eta, lam)
+    terms = limit_terms(alpha, gamma, eta, lam)
     variance = mean_of_pairs(terms.single_variance, terms.pair_variance, k)
     return times_square(sigma, variance)
 
@@ -170,12 +176,12 @@ def limiting_risk(
     """
     alpha, gamma, sigma = letters(alpha=alpha, gamma=gamma, sigma=sigma)
     k, eta, mu, lam = letters(k=k, eta=eta, mu=mu, lam=lam)
-    terms = _terms(alpha, gamma, eta, lam)
+    terms = limit_terms(alpha, gamma, eta, lam)
     risk = _risk(terms, sigma, k)
     return rescale(risk, terms.shrinkage, mu)
 
 
-def _risk(terms: _Terms, sigma: Floats, k: Floats) -> Floats:
+def _risk(terms: LimitTerms, sigma: Floats, k: Floats) -> Floats:
     """Risk of `k` members from the terms of one member and of a pair."""
     single = terms.single_bias + times_square(sigma, terms.single_variance)
     pair = terms.pair_bias + times_square(sigma, terms.pair_variance)
@@ -274,7 +280,7 @@ def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Fl
     best_risk = np.full(max_alpha.shape, inf)
     best = np.zeros(max_alpha.shape)  # fraction of max_alpha
     for fraction in np.linspace(0, 1, n_intervals + 1):
-        risk = _risk(_terms(fraction * max_alpha, gamma, eta), sigma, k)
+        risk = _risk(limit_terms(fraction * max_alpha, gamma, eta), sigma, k)
         is_better = risk < best_risk
         best_risk = np.where(is_better, risk, best_risk)
         best = np.where(is_better, fraction, best)
