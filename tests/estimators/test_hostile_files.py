@@ -567,7 +567,7 @@ def test_names_are_printed_and_never_obeyed(kind, olsen, tmp_path, plain_report)
     # the other titles are those of columns
     assert [title[:60] for title in page.titles].count(visible(target)[:60]) == 1
     code, out, err = olsen("predict", tmp_path / "m.skops", path, "--json")
-    assert code == 0 and list(json.loads(out)) == [target] and is_harmless(out)
+    assert code == 0 and list(json.loads(out)) == [f"predicted_{target}"] and is_harmless(out)
 
 
 @pytest.mark.parametrize("kind", NAMES)
@@ -596,14 +596,14 @@ def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_name(
     target = hostile_table(path, NAMES["escape"])
     model_file = tmp_path / "m.skops"
     assert olsen("fit", path, target=target, members=5, out=model_file)[0] == 0
-    assert olsen("predict", model_file, path)[1].startswith(f"{target}\n")
+    assert olsen("predict", model_file, path)[1].startswith(f"predicted_{target}\n")
     ours, theirs = os.openpty()
     with open(theirs, "w") as screen:
         monkeypatch.setattr(sys, "stdout", screen)
         assert cli.main(["predict", str(model_file), str(path)]) == 0
         monkeypatch.undo()
     printed = until_closed(ours)
-    assert printed.startswith(r"ya\x1b]0;owned\x07\x1b[2J")
+    assert printed.startswith(r"predicted_ya\x1b]0;owned\x07\x1b[2J")
     assert "\x1b" not in printed and "\x07" not in printed
 
 

@@ -202,11 +202,11 @@ def test_a_model_of_the_command_is_a_pipeline_and_can_be_saved_again(olsen, tmp_
     package.save(model, tmp_path / "saved.skops")
     predictions = []
     for file in ("m.skops", "saved.skops"):
-        out = tmp_path / f"{file}.csv"
+        out = tmp_path / f"{file}.parquet"  # which holds all digits
         assert olsen("predict", tmp_path / file, table, interval=0.9, out=out)[0] == 0
-        header, values = read(out)
-        assert header == ["y", "lower", "upper"]
-        predictions.append(values)
+        predicted = pd.read_parquet(out)
+        assert list(predicted) == ["predicted_y", "lower", "upper"]
+        predictions.append(predicted.to_numpy())
     assert_allclose(*predictions, rtol=1e-12)
     assert_allclose(model.predict(pd.read_csv(table)), predictions[0][:, 0], rtol=1e-12)
 

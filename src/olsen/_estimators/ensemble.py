@@ -21,7 +21,7 @@ from .._data.sources import as_table, refuse_times
 from .._data.stream import StreamData
 from .._data.training import TrainingData
 from .._execution.threads import Threads
-from ..subsets import Design, Subsets
+from ..subsets import Design, Subsets, is_all
 from .fitted import FittedEnsemble
 from .inputs import (
     COUNT,
@@ -41,7 +41,7 @@ from .result import FittedResult
 def _can_stream(model: Any) -> bool:
     """Whether members use all rows; a stream keeps no rows from which members could draw."""
     rows = model.max_samples
-    if isinstance(rows, float) and rows == 1.0:
+    if is_all(rows):
         return True
     raise AttributeError(
         f"partial_fit keeps no rows, so members cannot draw them: max_samples={rows!r} must be 1.0."
@@ -320,7 +320,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
             )
 
     def _check_determinantal(self) -> None:
-        if not (isinstance(self.max_samples, float) and self.max_samples == 1.0):
+        if not is_all(self.max_samples):
             raise ValueError(
                 f"max_samples={self.max_samples!r}, but members of sampling='determinantal' see all"
                 " rows. Use 1.0."

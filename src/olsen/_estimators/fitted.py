@@ -329,8 +329,11 @@ class FittedEnsemble(
 
 def _is_plain(value: Any) -> bool:
     """Whether a parameter is None, a number, a string, or a sequence of numbers and strings."""
-    if isinstance(value, (list, tuple)):
-        return all(isinstance(part, (int, float, str, np.number)) for part in value)
-    if isinstance(value, np.ndarray):
-        return value.ndim == 1 and value.dtype.kind in "iufU"
-    return value is None or isinstance(value, (bool, int, float, str, np.number, np.bool_))
+    match value:
+        case None | int() | float() | str() | np.number() | np.bool_():
+            return True
+        case list() | tuple():
+            return all(isinstance(part, (int, float, str, np.number)) for part in value)
+        case np.ndarray():
+            return value.ndim == 1 and value.dtype.kind in "iufU"
+    return False

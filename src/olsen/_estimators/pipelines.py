@@ -207,21 +207,20 @@ def split_pipeline(model: Any) -> PipelineParts:
         last = inner
         inner = None
         check_is_fitted(last)
-        if isinstance(last, Pipeline):
-            steps += [step for _, step in last.steps[:-1] if not _passes(step)]
-            inner = last.steps[-1][1]
-        elif isinstance(last, TransformedTargetRegressor):
-            target_transformers.append(last.transformer_)
-            inner = last.regressor_
-        elif isinstance(last, MetaEstimatorMixin) and hasattr(
-            last, "refit"
-        ):  # a search; their base class is private
-            if not last.refit:
+        match last:
+            case Pipeline():
+                steps += [step for _, step in last.steps[:-1] if not _passes(step)]
+                inner = last.steps[-1][1]
+            case TransformedTargetRegressor():
+                target_transformers.append(last.transformer_)
+                inner = last.regressor_
+            case MetaEstimatorMixin(refit=False):  # a search; their base class is private
                 raise ValueError(
                     f"{type(last).__name__} has refit=False, so it holds no fitted model. Use"
                     " refit=True."
                 )
-            inner = last.best_estimator_
+            case MetaEstimatorMixin(refit=_):
+                inner = last.best_estimator_
 
     def transform(X: Any) -> Any:
         for step in steps:
@@ -287,32 +286,30 @@ def _output_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
     """Features that a fitted transformer makes of `columns`; None if unknown."""
     if _passes(step) or isinstance(getattr(step, "func", None), np.ufunc):
         return columns
-    if isinstance(step, Pipeline):
-        inner_steps = [inner for _, inner in step.steps if not _passes(inner)]
-        return _trace_steps([*inner_steps, None], columns)
-    if isinstance(step, FeatureUnion):
-        parts = [
-            _output_features(inner, columns)
-            for _, inner in step.transformer_list
-            if inner != "drop"
-        ]
-        return None if None in parts else [feature for part in parts for feature in part or ()]
-    if isinstance(step, ColumnTransformer):
-        features: dict[int, Feature] = {}
-        for name, transformer, _ in step.transformers_:
-            outputs = step.output_indices_[name]
-            indices = range(outputs.start, outputs.stop)
-            if len(indices):
-                inputs = [columns[j] for j in step._transformer_to_input_indices[name]]
-                features.update(
-                    zip(
-                        indices,
-                        _transformer_features(name, transformer, inputs, indices),
-                        strict=True,
-                    )
-                )
-        return [features[i] for i in range(len(features))]
+    match step:
+        case Pipeline():
+            inner_steps = [inner for _, inner in step.steps if not _passes(inner)]
+            return _trace_steps([*inner_steps, None], columns)
+        case FeatureUnion():
+            used = [inner for _, inner in step.transformer_list if inner != "drop"]
+            parts = [_output_features(inner, columns) for inner in used]
+            return None if None in parts else [feature for part in parts for feature in part or ()]
+        case ColumnTransformer():
+            return _features_by_position(step, columns)
     return _named_features(step, columns)
+
+
+def _features_by_position(step: ColumnTransformer, columns: list[Feature]) -> list[Feature]:
+    """Features of a fitted ColumnTransformer, in the order of its output columns."""
+    features: dict[int, Feature] = {}
+    for name, transformer, _ in step.transformers_:
+        outputs = step.output_indices_[name]
+        indices = range(outputs.start, outputs.stop)
+        if len(indices):
+            inputs = [columns[j] for j in step._transformer_to_input_indices[name]]
+            named = _transformer_features(name, transformer, inputs, indices)
+            features.update(zip(indices, named, strict=True))
+    return [features[i] for i in range(len(features))]
 
 
 def _transformer_features(

@@ -462,9 +462,9 @@ def _nan_without_rows(compute: Callable[[], Any], shape: tuple[int, ...]) -> Arr
     """
     try:
         return np.asarray(compute(), dtype=np.float64).reshape(shape)
-    except NeedsRows as error:
-        if isinstance(error, ChangedRows):
-            raise
+    except ChangedRows:
+        raise
+    except NeedsRows:
         return np.full(shape, np.nan)
 
 

@@ -8,7 +8,6 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +25,7 @@ from .._data.standardised import few_columns
 from .._data.training import TrainingData
 from .._execution import memory
 from .._tuning.selection import SelectionData
-from ..subsets import Design
+from ..subsets import Design, is_count
 from .error_estimates import Refits
 from .fitted import FittedEnsemble
 from .inputs import (
@@ -322,7 +321,7 @@ def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
             settings["cv"] = None
     max_samples = model.get_params(deep=False).get("max_samples", 1.0)
     in_part = [
-        max(1 + model.fit_intercept, int(rows) * count // n) if isinstance(rows, Integral) else rows
+        max(1 + model.fit_intercept, int(rows) * count // n) if is_count(rows) else rows
         for rows in np.ravel(np.asarray(max_samples, dtype=object)).tolist()
     ]
     if "max_samples" in model.get_params(deep=False):

@@ -17,7 +17,7 @@ from .._data.splits import Splits
 from .._data.training import SummedData, TrainingData
 from .._data.triangle import CentredRows
 from .._execution.options import Options
-from ..subsets import Design, Subsets
+from ..subsets import Design, Subsets, is_count
 from . import gram, on_device, solve
 from .limit import limit_of
 from .mean import Members, member_sum
@@ -138,7 +138,7 @@ class Refit(NamedTuple):
         The limit of infinitely many determinantal members is computed anew from the remaining rows.
         """
         max_samples = self.design.max_samples
-        if isinstance(max_samples, (int, np.integer)):
+        if is_count(max_samples):
             max_samples = max(1, int(max_samples) * n_rows // self.design.n_rows)
         process = self.design.process if len(self.weights) else None
         return replace(

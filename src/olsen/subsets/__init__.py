@@ -22,6 +22,8 @@ from ._determinantal import penalty_of_size as penalty_of_size
 from ._drawing import draw, draw_members
 from ._drawing import group_size as group_size
 from ._drawing import integer_seed as integer_seed
+from ._drawing import is_all as is_all
+from ._drawing import is_count as is_count
 from ._drawing import permutations as permutations
 from ._drawing import resolve_size as resolve_size
 from ._drawing import row_groups as row_groups

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._compressed import Subsets, Threads
 from ._determinantal import Determinantal
-from ._drawing import draw_members, resolve_size
+from ._drawing import draw_members, is_all, is_count, resolve_size
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class Design:
 
     @property
     def all_rows(self) -> bool:
-        """Whether members see every row: the fraction 1.0, not the count of one."""
-        return isinstance(self.max_samples, float) and self.max_samples == 1.0
+        """Whether members see every row."""
+        return is_all(self.max_samples)
 
     def draw(
         self, start: int, stop: int, threads: Threads | None = None
@@ -190,8 +190,7 @@ class Design:
         columns = self.max_features
         if np.ndim(columns):
             return float(np.sum(columns))
-        is_count = isinstance(columns, (int, np.integer))
-        return float(columns if is_count else columns * self.n_columns)
+        return float(columns if is_count(columns) else columns * self.n_columns)
 
 
 class MemberLists:
@@ -201,14 +200,13 @@ class MemberLists:
         self._draw = draw
 
     def __getitem__(self, i: int | slice) -> Any:
-        members = i if isinstance(i, slice) else slice(i, i + 1)
-        if members.stop is None or min(members.start or 0, members.stop) < 0:
+        if not isinstance(i, slice):
+            return self[i : i + 1][0]
+        if i.stop is None or min(i.start or 0, i.stop) < 0:
             raise IndexError(
                 "there are infinitely many members: ask for some, counted from the first."
             )
-        if isinstance(i, slice):
-            return self._draw(0, i.stop)[i]
-        return self._draw(i, i + 1)[0]
+        return self._draw(min(i.start or 0, i.stop), i.stop)[:: i.step]
 
 
 def schemes_of_members(scheme_weights: ArrayLike, stop: int) -> NDArray[np.int64]:

@@ -42,6 +42,16 @@ def integer_seed(rng: np.random.Generator | int | None) -> int:
     return int(np.random.default_rng(rng).integers(1 << 63))
 
 
+def is_count(size: Any) -> bool:
+    """Whether a size counts items; True and False do not."""
+    return isinstance(size, (int, np.integer)) and not isinstance(size, (bool, np.bool_))
+
+
+def is_all(size: Any) -> bool:
+    """Whether a size takes every item: the fraction 1.0, not the count of one."""
+    return isinstance(size, float) and size == 1.0
+
+
 def resolve_size(size: Any, n_items: int, name: str) -> int:
     """Turn ``max_features`` or ``max_samples`` into a count: an int as it is, a float as a fraction
     rounded down.
@@ -54,8 +64,7 @@ def resolve_size(size: Any, n_items: int, name: str) -> int:
     >>> resolve_size(0.29, 100, "max_features"), resolve_size(7, 100, "max_features")
     (29, 7)
     """
-    is_count = isinstance(size, (int, np.integer)) and not isinstance(size, (bool, np.bool_))
-    if is_count:
+    if is_count(size):
         if not 1 <= size <= n_items:
             raise ValueError(
                 f"{name}={size} must lie between 1 and {n_items}; use a float for a fraction."
