@@ -128,7 +128,7 @@ from olsen.displays import IntervalDisplay
 from_shell = pd.read_csv(StringIO(answer))
 figure, axes = plt.subplots(2, 1, figsize=(7.2, 6), height_ratios=[2, 1], layout="constrained")
 display = IntervalDisplay.from_predictions(
-    new_price, from_shell["price"], from_shell[["lower", "upper"]], coverage=0.9, ax=axes
+    new_price, from_shell["predicted_price"], from_shell[["lower", "upper"]], coverage=0.9, ax=axes
 )
 display.ax_.set(ylabel="price", xlabel="predicted price")
 plt.show()

@@ -128,7 +128,7 @@ def test_refusals_leave_the_fit_alone():
         with case(message):
             assert_refuses(message, partial(model.set_params(**parameters).fit, X, y))
             assert_array_equal(model.set_params(**defaults).predict(X), predictions)
-    assert_refuses("empty list of candidate sizes", partial(tuned(max_features=[]).fit, X, y))
+    assert_refuses("max_features is an empty list", partial(tuned(max_features=[]).fit, X, y))
 
 
 def test_meaningless_parameters_are_named():
@@ -631,6 +631,7 @@ def test_rows_of_weight_zero_do_not_train(cls):
     assert_refuses("trains on 1 row,", blocks)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("cls", TUNED.values(), ids=TUNED)
 def test_a_fold_that_trains_on_equal_rows_predicts_their_mean(cls):
     """No column varies in it, whatever rounding leaves of the centred rows."""

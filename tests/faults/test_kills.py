@@ -116,7 +116,7 @@ def finished(tmp_path_factory):
     for name, (arguments, earlier_options) in COMMANDS.items():
         for kind, extra in (("old", earlier_options), ("new", ())):
             outputs = folder / f"{name} {kind}"
-            outputs.mkdir()
+            (outputs / "out").mkdir(parents=True)
             for name_of_input in INPUTS:
                 shutil.copy(folder / name_of_input, outputs)
             run_here(outputs, (*arguments, *extra))
@@ -130,6 +130,7 @@ def kill(finished, folder, name, earlier, moment, number="SIGKILL"):
     shutil.copytree(finished / f"{name} {'old' if earlier else 'new'}", folder)
     if not earlier:
         shutil.rmtree(folder / "out")
+        (folder / "out").mkdir()
     with start(folder, COMMANDS[name][0]) as process:
         while callable(moment) and process.poll() is None and not moment(folder):
             time.sleep(0.001)
@@ -210,6 +211,7 @@ def test_fifty_kills(fault, finished, tmp_path, seed):
     finished = shutil.copytree(finished, tmp_path / "finished")
     for name, (arguments, _) in COMMANDS.items():
         shutil.rmtree(finished / f"{name} new" / "out")
+        (finished / f"{name} new" / "out").mkdir()
         seconds[name] = run(finished / f"{name} new", arguments)
     print(f"seed {seed}, seconds {seconds}")
     # fraction of the time that the command takes, before which Python handles the signal itself

@@ -40,6 +40,7 @@ Array = NDArray[np.float64]
 LARGEST_DEGREES = 0.7  # degrees of freedom of ridge regression for each row, at most
 SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
 SMALLEST_PENALTY = 1e-9  # fraction of the largest eigenvalue
+LARGEST_PENALTY = 1e3  # multiple of the largest eigenvalue
 COARSE_PENALTIES = 49  # number on twelve decades
 FINE_PENALTIES = 7  # number between the neighbours of the best coarse penalty
 # fraction of the largest eigenvalue: smaller ones lost ten digits, and need an SVD of the rows, unless
@@ -332,7 +333,7 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
             " columns."
         )
     smallest = smallest_penalty(s2, limit)
-    grid = np.geomspace(s2[0] * SMALLEST_PENALTY, s2[0] * 1e3, COARSE_PENALTIES)
+    grid = np.geomspace(s2[0] * SMALLEST_PENALTY, s2[0] * LARGEST_PENALTY, COARSE_PENALTIES)
     sizes = expected_sizes(s2, grid)
     allowed = grid[(sizes <= limit) & (sizes > SMALLEST_SIZE)]
     grid = allowed if sizes[0] <= limit else np.r_[smallest, allowed]
@@ -360,6 +361,8 @@ def smallest_penalty(s2: Array, limit: float) -> float:
     """
     if not len(s2):
         return 0.0
+    if limit == 0:  # no column varies in some fold, where every penalty predicts the mean
+        return float(s2[0]) * LARGEST_PENALTY
     smallest = float(s2[0]) * SMALLEST_PENALTY
     degrees = expected_sizes(s2, np.array([smallest]))[0]
     return smallest if degrees <= limit else float(penalty_of_size(s2, limit))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import Counts, Floats, letters, require, require_choice, scalar
+from ._arguments import LETTERS, Counts, Floats, letters, require, require_choice, scalar
 from .finite import DESIGNS, expected_risk
 
 BUDGETS = ("parameters", "operations")
@@ -121,6 +121,7 @@ def optimal_shape(
     spent_once = n * p**2 if of == "operations" else 0
     of_one_member = sizes**3.0 / 3 if of == "operations" else sizes
     k = np.floor((budget - spent_once) / of_one_member)
+    k = np.minimum(k, LETTERS["k"].most)  # floats above are no counts
     is_affordable = k >= 1
     require(
         np.any(is_affordable),
