@@ -58,7 +58,7 @@ def lstsq_loop(X, y, k, m, max_samples=1.0, seed=0):
         "design": "balanced",
         "fit_intercept": True,
     }
-    columns, rows = subsets.draw_members(n, p, k, seed=seed, **how)
+    columns, rows = subsets.draw_members(n, p, k, rng=seed, **how)
     coef = np.zeros(p)
     for i in range(k):
         A, b = (

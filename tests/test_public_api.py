@@ -162,6 +162,22 @@ def test_every_listed_name_can_be_imported():
     assert (done.stdout.strip(), done.stderr) == ("[] []", "")
 
 
+def test_the_random_argument_of_functions_is_rng():
+    """Estimators have random_state, as in scikit-learn."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    callables = [line for line in lines if "(" in line and not line.startswith("$")]
+    random = {}
+    for line in callables:
+        name, _, parameters = line.partition("(")
+        named = set(re.findall(r"\b(rng|seed|random_state|random|generator)\b", parameters))
+        if named:
+            random[name.removeprefix("class ")] = named
+    for name, named in random.items():
+        is_estimator = name.endswith(("Regressor", "RegressorCV"))
+        assert named == ({"random_state"} if is_estimator else {"rng"}), name
+    assert len(random) > 15
+
+
 def test_an_unknown_name_is_an_attribute_error():
     import pytest
 

@@ -54,7 +54,7 @@ def measure(n, p, m, k, max_samples, rounds):
         "design": "balanced",
         "fit_intercept": True,
     }
-    features, samples = subsets.draw_members(n, p, k, seed=0, **how)
+    features, samples = subsets.draw_members(n, p, k, rng=0, **how)
 
     def problem():
         return _members.RowData(X, y[:, None])  # a new one each time: it keeps its moments

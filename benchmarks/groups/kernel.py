@@ -83,7 +83,7 @@ def kernel(m, p, k):
     X, y = linear(4 * p, p)
     G = X.T @ X
     C = np.column_stack([X.T @ y, *np.random.default_rng(1).standard_normal((TARGETS - 1, p))])
-    features = subsets.draw(p, k, seed=0, size=m, design="balanced")
+    features = subsets.draw(p, k, rng=0, size=m, design="balanced")
     out = (
         np.empty((len(features.indices), 1)),
         np.empty(k),

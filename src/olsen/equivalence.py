@@ -21,7 +21,7 @@ from scipy.linalg import cho_factor, cho_solve, qr
 
 from ._execution import memory
 from ._execution.arrays import row_products
-from .subsets import Determinantal, integer_seed, penalty_of_size
+from .subsets import Determinantal, penalty_of_size
 from .theory import _arguments
 from .theory._arguments import LEAST, MOST, Counts, Floats, as_numbers
 
@@ -300,7 +300,7 @@ def determinantal_risk(
     limit = bias + sigma**2 * variance
     if np.all(np.isinf(k)):
         return np.asarray(limit + 0 / k)[()]
-    members = process.draw(0, n_subsets, seed=integer_seed(rng))
+    members = process.draw(0, n_subsets, rng=rng)
     terms = [_member_terms(G, Sigma, beta, S) for S in members]
     bias, variance = np.mean(terms, axis=0)
     single = bias + sigma**2 * variance

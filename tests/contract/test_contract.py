@@ -253,7 +253,7 @@ def test_a_mapper_takes_a_function_and_a_number(design, sampling, seed):
         edges = np.linspace(0, n_items, 4).astype(int).tolist()
         return [function(start, stop) for start, stop in pairwise(edges)]
 
-    settings = {"seed": seed, "size": 500, "sampling": sampling, "design": design}
+    settings = {"rng": seed, "size": 500, "sampling": sampling, "design": design}
     expected = subsets.draw(1500, 1200, **settings)
     drawn = subsets.draw(1500, 1200, threads=threads, **settings)
     assert_array_equal(drawn.indptr, expected.indptr)

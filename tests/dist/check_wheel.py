@@ -46,7 +46,7 @@ def test_one_member_is_least_squares(data):
 
 def test_the_kernel_agrees_with_lapack():
     X, y = np.split(np.random.default_rng(0).standard_normal((300, 81)), [80], axis=1)
-    members = olsen.subsets.draw(80, 4000, seed=0, size=40)
+    members = olsen.subsets.draw(80, 4000, rng=0, size=40)
     coef, _ = olsen.member_coefficients(X, y[:, 0], members, solver="gram")
     few, _ = olsen.member_coefficients(X, y[:, 0], members.slice(0, 5), solver="orthogonal")
     np.testing.assert_allclose(coef[:5], few, rtol=1e-9, atol=1e-12)

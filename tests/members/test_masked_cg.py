@@ -69,7 +69,7 @@ def test_members_converge_by_themselves(seed, monkeypatch):
                 on_rows(patch)
             rows = sp.csc_array(X[:n]) if kind == "sparse" else X[:n]
             problem = RowData(rows, Y[:n], weights[:n] if weighted else None, fit_intercept)
-            features = draw(X.shape[1], 9, seed=seed, size=15)
+            features = draw(X.shape[1], 9, rng=seed, size=15)
             assert outcomes(problem, features)[0].all()
             assert not solve_both(problem, features).refitted.any()
 
@@ -80,7 +80,7 @@ def test_answers_do_not_depend_on_batches(seed, monkeypatch):
             X, Y = data(seed, n=n)
             X[np.abs(X) < 3] = 0
             problem = RowData(make(X), Y)
-            features = draw(X.shape[1], 11, seed=seed, size=20)
+            features = draw(X.shape[1], 11, rng=seed, size=20)
             together = solve_both(problem, features)
             with monkeypatch.context() as patch:
                 patch.setattr(masked_cg, "BATCH_BYTES", 30_000)
@@ -89,7 +89,7 @@ def test_answers_do_not_depend_on_batches(seed, monkeypatch):
 
 def test_tolerance_bounds_the_error(seed, monkeypatch):
     X, Y = data(seed, n=400, p=80, correlation=0.8)
-    features = draw(80, 20, seed=seed, size=30)
+    features = draw(80, 20, rng=seed, size=30)
     exact = solve(RowData(X, Y), features, None, solver="orthogonal").values
     for tol in (1e-4, 1e-7, 1e-10):
         monkeypatch.setattr(masked_cg, "TOL", tol)
@@ -149,7 +149,7 @@ def test_members_given_up_are_solved_directly(seed, monkeypatch):
         with pytest.warns(
             ConvergenceWarning, match=r"7 of 7 members .* 8 steps.*relative error.*directly"
         ):
-            solve_both(RowData(make(X), Y), draw(60, 7, seed=seed, size=30))
+            solve_both(RowData(make(X), Y), draw(60, 7, rng=seed, size=30))
 
 
 def test_sparse_data_are_never_made_dense(seed, monkeypatch):
@@ -167,7 +167,7 @@ def test_sparse_data_are_never_made_dense(seed, monkeypatch):
 
 def test_out_of_memory_halves_the_batch_then_says_so(seed, monkeypatch):
     X, Y = data(seed)
-    problem, features = RowData(X, Y), draw(X.shape[1], 12, seed=seed, size=10)
+    problem, features = RowData(X, Y), draw(X.shape[1], 12, rng=seed, size=10)
     expected = solve(problem, features, None, solver="masked_cg")
     plain, tried = masked_cg._solve_batch, []
 

@@ -52,7 +52,7 @@ def test_members_equal_bagging_of_linear_regression(seed):
 def test_every_solver_equals_linear_regression(seed):
     """All rows, drawn rows, too few rows; weights; dense, sparse, single precision: one answer."""
     weights = np.random.default_rng(seed).uniform(0.2, 3.0, 60)
-    features = draw(24, 8, seed=seed, size=10)
+    features = draw(24, 8, rng=seed, size=10)
     convert = {"dense": np.asarray, "csr": sp.csr_array, "csc": sp.csc_array, "float32": np.float32}
     for kind, rows, weight, fit_intercept in product(
         convert, [None, 35, 8], [None, weights], [True, False]
@@ -60,7 +60,7 @@ def test_every_solver_equals_linear_regression(seed):
         X, y = random_problem(seed)
         converted = convert[kind](np.where(np.abs(X) < 0.8, 0.0, X))
         X = converted.toarray() if sp.issparse(converted) else converted.astype(np.float64)
-        samples = None if rows is None else draw(60, 8, seed=seed, size=rows, stream=1)
+        samples = None if rows is None else draw(60, 8, rng=seed, size=rows, stream=1)
         rows_of_members = [np.arange(60) if samples is None else samples[i] for i in range(8)]
         fitted = [
             LinearRegression(fit_intercept=fit_intercept, tol=1e-13).fit(
@@ -171,7 +171,7 @@ def test_complement_form_equals_plain_solves(seed, monkeypatch):
             X, Y = random_problem(seed, q=q)
             X[:, 3] = X[:, 3] if distance == 1.0 else X[:, 2] + distance * X[:, 3]
             problem = RowData(X, Y)
-            features = draw(24, 12, seed=seed, size=size)
+            features = draw(24, 12, rng=seed, size=size)
             plain = solve(
                 problem, features, None, solver="gram" if distance == 1.0 else "orthogonal"
             )

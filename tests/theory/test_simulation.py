@@ -123,9 +123,7 @@ def test_all_numbers_of_members_from_one_solve_are_the_estimators():
     sample = LinearProblem(30, 16, 0.5, "ar1").draw(np.random.default_rng(1))
     ks = (1, 2, 5, 6, 20)
     for design, max_samples in product(["independent", "balanced"], [1.0, 20]):
-        evaluated = Ensemble(6, max_samples, k=ks, design=design, scale=0.9).evaluate(
-            sample, seed=4
-        )
+        evaluated = Ensemble(6, max_samples, k=ks, design=design, scale=0.9).evaluate(sample, rng=4)
         for k, parts in zip(ks, evaluated, strict=True):
             model = OLSEnsembleRegressor(
                 k, 6, max_samples, design=design, fit_intercept=False, random_state=4
@@ -144,7 +142,7 @@ def test_all_numbers_of_members_from_one_solve_are_the_estimators():
 
 def test_pooled_values_are_means_over_members_and_pairs():
     sample = LinearProblem(30, 16, 0.5).draw(np.random.default_rng(2))
-    single, ten, infinite = Ensemble(6, k=(1, 10, math.inf), members=10).evaluate(sample, seed=3)[
+    single, ten, infinite = Ensemble(6, k=(1, 10, math.inf), members=10).evaluate(sample, rng=3)[
         :, 0
     ]
     model = OLSEnsembleRegressor(10, 6, design="independent", fit_intercept=False, random_state=3)

@@ -1,4 +1,4 @@
-"""Subsets: their distribution, and that member i depends on (seed, i) alone."""
+"""Subsets: their distribution, and that member i depends on (rng, i) alone."""
 
 import itertools
 
@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 from loops import case
 from olsen._execution.threads import Threads
 from olsen.subsets import (
+    Determinantal,
     Subsets,
     _drawing,
     draw,
@@ -38,7 +39,7 @@ def test_member_depends_on_seed_and_number_only(sampling, design, data):
     stop = data.draw(st.integers(1, 60))
     start = data.draw(st.integers(0, stop))
     options = {
-        "seed": data.draw(st.integers(0, 2**40)),
+        "rng": data.draw(st.integers(0, 2**40)),
         "size": data.draw(st.integers(1, n)),
         "sampling": sampling,
     }
@@ -58,7 +59,7 @@ def test_chunks_and_threads_do_not_change_the_draw(monkeypatch):
     ):
         with monkeypatch.context() as patch, case(sampling, design, probabilities is None):
             options = {
-                "seed": 3,
+                "rng": 3,
                 "size": 7 if probabilities is None else None,
                 "probabilities": probabilities,
             }
@@ -98,15 +99,15 @@ def test_items_subsets_and_given_probabilities_are_as_likely_as_asked_for(seed):
     chance = np.array([0.0, 0.05, 0.3, 0.5, 0.77, 1.0, 0.2, 0.18])
     for sampling, design in LAWS:
         with case(sampling, design):
-            options = {"seed": seed, "sampling": sampling, "design": design}
+            options = {"rng": seed, "sampling": sampling, "design": design}
             assert within(draw(10, k, size=3, **options).counts(), k, 0.3)
             drawn = draw(len(chance), k, probabilities=chance, **options)
             assert within(drawn.counts(), k, chance)
             assert sampling == "bernoulli" or set(drawn.sizes) <= {3}, "probabilities sum to 3"
-    drawn = draw(5, k, seed=seed, size=2).indices.reshape(k, 2)
+    drawn = draw(5, k, rng=seed, size=2).indices.reshape(k, 2)
     counts = np.unique(drawn[:, 0] * 5 + drawn[:, 1], return_counts=True)[1]
     assert len(counts) == 10 and within(counts, k, 0.1)
-    mask = draw(6, k, seed=seed, size=2, sampling="bernoulli", design="balanced").mask()
+    mask = draw(6, k, rng=seed, size=2, sampling="bernoulli", design="balanced").mask()
     for j in range(5):
         assert within(np.sum(mask[:, j] & mask[:, j + 1]), k, (1 / 3) ** 2), (
             "coin flips of items are independent"
@@ -119,28 +120,44 @@ def test_balanced_members_overlap_as_little_as_they_can(n, data):
     size = data.draw(st.integers(1, n - 1))
     per_group = int(group_size(size / n))
     for group in (
-        draw(n, 2 * per_group, seed=1, size=size, design="balanced").mask().reshape(2, per_group, n)
+        draw(n, 2 * per_group, rng=1, size=size, design="balanced").mask().reshape(2, per_group, n)
     ):
         overlap = group.astype(int) @ group.T.astype(int)
         assert np.all(overlap[~np.eye(per_group, dtype=bool)] == max(0, 2 * size - n))
-    mask = draw(n, per_group, seed=3, size=size, sampling="bernoulli", design="balanced").mask()
+    mask = draw(n, per_group, rng=3, size=size, sampling="bernoulli", design="balanced").mask()
     assert (mask if size <= n / 2 else ~mask).sum(axis=0).max() <= 1
 
 
 def test_sizes_of_a_member_are_nested():
     order = permutations(30, 4, seed=9)
     for size in (1, 7, 29, 30):
-        for member, subset in zip(order, draw(30, 4, seed=9, size=size), strict=True):
+        for member, subset in zip(order, draw(30, 4, rng=9, size=size), strict=True):
             assert set(subset) == set(member[:size])
 
 
 def test_rows_and_columns_are_different_streams():
-    features, samples = draw_members(40, 40, 3, seed=0, max_features=10, max_samples=15)
+    features, samples = draw_members(40, 40, 3, rng=0, max_features=10, max_samples=15)
     assert any(set(f) - set(s) for f, s in zip(features, samples, strict=True))
 
 
+def test_a_generator_gives_one_integer(seed):
+    """The subsets are those of the integer, for rows, columns and redrawn members alike."""
+    options = {"max_features": 0.5, "max_samples": 0.7, "sampling": "bernoulli"}
+    process = Determinantal.from_rows(np.random.default_rng(seed).standard_normal((20, 12)), 5.0)
+    for drawn in (
+        lambda rng: draw(12, 30, rng=rng, size=4),
+        lambda rng: draw_members(20, 12, 30, rng=rng, **options)[0],
+        lambda rng: draw_members(20, 12, 30, rng=rng, **options)[1],
+        lambda rng: process.draw(0, 30, rng=rng),
+    ):
+        integer = int(np.random.default_rng(seed).integers(1 << 63))
+        from_generator = drawn(np.random.default_rng(seed))
+        assert_array_equal(from_generator.mask(), drawn(integer).mask())
+        assert not np.array_equal(from_generator.indices, drawn(None).indices)
+
+
 def test_rejection_rule_of_the_paper_and_its_mirror_for_interpolators():
-    options = {"seed": 2, "max_features": 0.5, "max_samples": 0.7, "sampling": "bernoulli"}
+    options = {"rng": 2, "max_features": 0.5, "max_samples": 0.7, "sampling": "bernoulli"}
     for design, intercept in itertools.product(("independent", "balanced"), (False, True)):
         with case(design, intercept):
             features, samples = draw_members(
@@ -152,12 +169,12 @@ def test_rejection_rule_of_the_paper_and_its_mirror_for_interpolators():
             )
             assert_array_equal(features.slice(250, 400).indices, tail.indices)
     features, samples = draw_members(
-        10, 40, 200, seed=2, max_features=0.3, max_samples=0.6, sampling="bernoulli"
+        10, 40, 200, rng=2, max_features=0.3, max_samples=0.6, sampling="bernoulli"
     )
     assert np.all(features.sizes > samples.sizes + 1)
     with pytest.raises(ValueError, match=r"1000 times.*max_features"):
         draw_members(
-            4, 400, 1, seed=0, max_features=np.r_[np.ones(3), np.zeros(397)], sampling="bernoulli"
+            4, 400, 1, rng=0, max_features=np.r_[np.ones(3), np.zeros(397)], sampling="bernoulli"
         )
 
 

@@ -529,7 +529,7 @@ def test_drawn_coin_flips_leave_out_as_many_columns_as_expected(seed):
             n,
             p,
             k * n_ensembles,
-            seed=seed,
+            rng=seed,
             max_features=m,
             max_samples=tau,
             sampling="bernoulli",

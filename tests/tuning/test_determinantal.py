@@ -110,7 +110,7 @@ def test_columns_pairs_and_sizes_are_drawn_as_often_as_they_should_be(seed):
     k = 100_000
     A, _ = centred(dependent_columns(rng), np.zeros((40, 1)))
     process = Determinantal.from_gram(A.T @ A, 2.7)
-    subsets = process.draw(0, k, seed=seed)
+    subsets = process.draw(0, k, rng=seed)
     mask = subsets.mask().astype(float)
     K = process.vectors @ (process.chances[:, None] * process.vectors.T)
     minors = np.outer(np.diag(K), np.diag(K)) - K**2
@@ -127,15 +127,15 @@ def test_columns_pairs_and_sizes_are_drawn_as_often_as_they_should_be(seed):
 def test_members_are_functions_of_the_seed_and_their_number(seed):
     A = np.random.default_rng(seed).standard_normal((60, 20))
     process = Determinantal.from_gram(A.T @ A, 7.0)
-    subsets = process.draw(0, 700, seed=seed)
+    subsets = process.draw(0, 700, rng=seed)
 
     def in_chunks(function, n_items):
         return [function(start, min(start + 37, n_items)) for start in range(0, n_items, 37)]
 
     for threads in ({}, {"threads": in_chunks}):
-        part = process.draw(300, 700, seed=seed, **threads)
+        part = process.draw(300, 700, rng=seed, **threads)
         assert_array_equal(part.indices, subsets.slice(300, 700).indices)
-    assert not np.array_equal(process.draw(0, 700, seed=seed + 1).indices, subsets.indices)
+    assert not np.array_equal(process.draw(0, 700, rng=seed + 1).indices, subsets.indices)
     assert all(np.all(np.diff(columns) > 0) for columns in subsets)
 
 
@@ -145,12 +145,12 @@ def test_draws_do_not_depend_on_rounding(seed):
     factors = np.hstack([np.eye(4)[rng.permutation(np.repeat(np.arange(4), 25))] for _ in range(3)])
     A = block_diag(factors - factors.mean(axis=0), np.linalg.qr(rng.standard_normal((50, 6)))[0])
     rounded_otherwise = sum(np.outer(row, row) for row in A[rng.permutation(len(A))])
-    expected = Determinantal.from_gram(A.T @ A, 6.0).draw(0, 500, seed=seed)
+    expected = Determinantal.from_gram(A.T @ A, 6.0).draw(0, 500, rng=seed)
     for process in (
         Determinantal.from_gram(rounded_otherwise, 6.0),
         Determinantal.from_rows(A, 6.0),
     ):
-        assert_array_equal(process.draw(0, 500, seed=seed).indices, expected.indices)
+        assert_array_equal(process.draw(0, 500, rng=seed).indices, expected.indices)
 
 
 def one_hot_problem(seed, n=400):
@@ -398,7 +398,7 @@ def test_negative_prior_variances_are_refused_and_no_members_are_subsets():
     X = np.random.default_rng(0).standard_normal((20, 30))
     with pytest.raises(ValueError, match="prior_variances"):
         Determinantal.from_rows(X, 5.0, -np.ones(30))
-    assert isinstance(Determinantal.from_rows(X, 5.0).draw(0, 0, seed=0), Subsets)
+    assert isinstance(Determinantal.from_rows(X, 5.0).draw(0, 0, rng=0), Subsets)
 
 
 def test_penalty_and_size_are_inverse_to_each_other(seed):

@@ -75,7 +75,7 @@ def main() -> None:
     dropout = DropoutRegressor(max_features=0.8, rescale=True).fit(X, y)
     print(np.abs(dropout.coef_ - model.coef_).max(), dropout.predict(X_test).mean())
 
-    members = subsets.draw(p, 10, seed=0, size=size, design="balanced")
+    members = subsets.draw(p, 10, rng=0, size=size, design="balanced")
     coef, intercept = member_coefficients(X, y, members)
     print(coef.mean(axis=0)[members[0]], intercept.mean(), members.sizes.max())
 

@@ -149,7 +149,7 @@ def plan_figure(name: str, constants: Mapping[str, Any]) -> Plan:
 def _subsampling(plan: Plan, *, n: int, p: int, n_features: int, n_samples: int, seed: int) -> None:
     """Figure 1: the rows and columns of one member."""
     features, samples = draw_members(
-        n, p, 1, seed=seed, max_features=n_features, max_samples=n_samples
+        n, p, 1, rng=seed, max_features=n_features, max_samples=n_samples
     )
     assert samples is not None
     plan.line("member", "shape", [n, p], [0.0, 1.0], kind="picture")

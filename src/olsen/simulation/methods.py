@@ -70,12 +70,14 @@ class Ensemble:
     scale: float = 1.0
     penalty: float | None = None
 
-    def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
+    def evaluate(
+        self, sample: Sample, rng: np.random.Generator | int | None
+    ) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
         ks = np.array(self.k)
         uses_pairs = np.inf in self.k
         n_members = self.members or (100 if uses_pairs else int(max(self.k)))
-        coef = self.scale * self._coefficients(sample, n_members, seed)
+        coef = self.scale * self._coefficients(sample, n_members, subsets.integer_seed(rng))
         if not uses_pairs:
             return _energies(sample, np.cumsum(coef, axis=1)[:, ks - 1] / ks[:, None])
         single = _energies(sample, coef).mean(axis=0)
@@ -100,14 +102,14 @@ class Ensemble:
         if self.sampling == "determinantal":
             size = subsets.Design(n, p, seed, max_features).expected_size
             process = subsets.Determinantal.from_rows(sample.X, size)
-            features = process.draw(0, n_members, seed=seed)
+            features = process.draw(0, n_members, rng=seed)
             rows = None
         else:
             features, rows = subsets.draw_members(
                 n,
                 p,
                 n_members,
-                seed=seed,
+                rng=seed,
                 max_features=max_features,
                 max_samples=self.max_samples,
                 sampling=self.sampling,
@@ -134,7 +136,9 @@ class Ridge:
     penalty: float
     k: tuple[int, ...] = field(default=(1,), init=False)
 
-    def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
+    def evaluate(
+        self, sample: Sample, rng: np.random.Generator | int | None
+    ) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
         model = RidgeRegressor(
             self.penalty, fit_intercept=False, solver="cholesky" if self.penalty else "svd"
@@ -160,7 +164,9 @@ class Dropout:
     rescale: bool = False
     k: tuple[int, ...] = field(default=(1,), init=False)
 
-    def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
+    def evaluate(
+        self, sample: Sample, rng: np.random.Generator | int | None
+    ) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
         model = DropoutRegressor(self.alpha, rescale=self.rescale, fit_intercept=False)
         return _energies(sample, model.fit(sample.X, _two_targets(sample)).coef_[:, None, :])
@@ -189,12 +195,14 @@ class Estimator:
     parameters: tuple[tuple[str, object], ...] = ()
     k: tuple[int, ...] = field(default=(1,), init=False)
 
-    def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
+    def evaluate(
+        self, sample: Sample, rng: np.random.Generator | int | None
+    ) -> NDArray[np.float64]:
         """Risk; bias and variance are not defined."""
         module, _, name = self.path.rpartition(".")
         model = getattr(importlib.import_module(module), name)(**dict(self.parameters))
         if "random_state" in model.get_params():
-            model.set_params(random_state=seed % 2**31)
+            model.set_params(random_state=subsets.integer_seed(rng) % 2**31)
         coef = np.ravel(model.fit(sample.X, sample.y).coef_)
         return np.array([[sample.energy(coef - sample.beta), np.nan, np.nan]])
 

@@ -119,7 +119,7 @@ class Design:
             self.n_columns,
             stop,
             start=start,
-            seed=self.seed,
+            rng=self.seed,
             max_features=self.max_features,
             max_samples=self.max_samples,
             sampling=self.sampling,
@@ -139,14 +139,14 @@ class Design:
     ) -> Subsets:
         """Columns of determinantal members, or of the members of a mixture."""
         if self.scheme_weights is None:
-            return process[0].draw(start, stop, seed=self.seed, threads=threads)
+            return process[0].draw(start, stop, rng=self.seed, threads=threads)
         schemes = schemes_of_members(self.scheme_weights, stop)
         subsets_of_scheme = []
         for i in range(len(self.scheme_weights)):
             first = int(np.sum(schemes[:start] == i))
             last = int(np.sum(schemes[:stop] == i))
             if i < len(process):
-                drawn = process[i].draw(first, last, seed=self.seed, threads=threads, scheme=i)
+                drawn = process[i].draw(first, last, rng=self.seed, threads=threads, scheme=i)
             else:
                 drawn, _ = self.uniform.draw(first, last, threads)
             subsets_of_scheme.append(iter(drawn))

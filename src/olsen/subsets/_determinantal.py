@@ -28,7 +28,7 @@ from .._execution.arrays import row_products
 from .._execution.threads import cached_property
 from .._kernel import wrappers as kernels
 from ._compressed import Subsets, Threads
-from ._drawing import Stream, philox_key
+from ._drawing import Stream, integer_seed, philox_key
 
 Array = NDArray[np.float64]
 
@@ -85,7 +85,7 @@ class Determinantal:
     >>> process = Determinantal.from_gram(X.T @ X, size=2.0)
     >>> round(float(process.probabilities.sum()), 10)
     2.0
-    >>> len(process.draw(0, 100, seed=0))
+    >>> len(process.draw(0, 100, rng=0))
     100
     """
 
@@ -215,15 +215,15 @@ class Determinantal:
         start: int,
         stop: int,
         *,
-        seed: int,
+        rng: np.random.Generator | int | None,
         threads: Threads | None = None,
         scheme: int = 0,
     ) -> Subsets:
-        """Members `start` to `stop`: each a function of the process, the seed, its number and the
-        number of its sampling scheme.
+        """Members `start` to `stop`: each a function of the process, the integer `rng`, its number and
+        the number of its sampling scheme. A numpy Generator gives one such integer.
         """
         spawn = (Stream.DETERMINANTAL, scheme) if scheme else (Stream.DETERMINANTAL,)
-        key = philox_key(seed, *spawn).view(np.int64)
+        key = philox_key(integer_seed(rng), *spawn).view(np.int64)
         p = len(self.prior_variances)
         chances = self.chances
 

@@ -120,7 +120,7 @@ def draw(
     n_items: int,
     stop: int,
     *,
-    seed: int,
+    rng: np.random.Generator | int | None,
     size: int | None = None,
     probabilities: ArrayLike | None = None,
     sampling: str = "fixed",
@@ -138,8 +138,9 @@ def draw(
         Number of items to draw from.
     stop : int
         One past the last member.
-    seed : int
-        Non-negative seed; member ``i`` is a function of ``(seed, i)`` alone.
+    rng : int, Generator or None
+        A non-negative integer is the seed: member ``i`` is a function of ``(rng, i)`` alone. A
+        numpy Generator gives one such integer, None an unforeseeable one.
     size : int, default=None
         Items per subset; with coin flips the expected number. Exactly one of `size` and
         `probabilities` is given.
@@ -170,7 +171,7 @@ def draw(
     Examples
     --------
     >>> from olsen.subsets import draw
-    >>> blocks = draw(6, 3, seed=0, size=2, design="balanced")
+    >>> blocks = draw(6, 3, rng=0, size=2, design="balanced")
     >>> sorted(blocks.indices.tolist())  # three disjoint pairs
     [0, 1, 2, 3, 4, 5]
     """
@@ -189,6 +190,7 @@ def draw(
     first_group = start // per_group
     last_group = -(-stop // per_group)
     n_groups = last_group - first_group
+    seed = integer_seed(rng)
 
     def subsets_of(raw: Keys) -> Subsets:
         """Subsets of all members of the groups, from one row of keys per group."""
@@ -220,7 +222,7 @@ def draw_members(
     n_columns: int,
     stop: int,
     *,
-    seed: int,
+    rng: np.random.Generator | int | None,
     max_features: int | float | ArrayLike = 0.5,
     max_samples: int | float = 1.0,
     sampling: str = "fixed",
@@ -243,8 +245,8 @@ def draw_members(
         Shape of the data.
     stop : int
         One past the last member.
-    seed : int
-        Non-negative seed.
+    rng : int, Generator or None
+        As in :func:`draw`.
     max_features : int, float or array-like of shape (n_columns,), default=0.5
         Columns per member: a count, a fraction, or the inclusion probability of every column.
     max_samples : int or float, default=1.0
@@ -273,14 +275,14 @@ def draw_members(
     Examples
     --------
     >>> from olsen.subsets import draw_members
-    >>> features, samples = draw_members(20, 10, 3, seed=0, max_features=4, max_samples=0.5)
+    >>> features, samples = draw_members(20, 10, 3, rng=0, max_features=4, max_samples=0.5)
     >>> features.sizes.tolist(), samples.sizes.tolist()
     ([4, 4, 4], [10, 10, 10])
     """
     columns = _size_or_probabilities(max_features, n_columns, "max_features")
     n_samples = resolve_size(max_samples, n_rows, "max_samples")
     settings: dict[str, Any] = {
-        "seed": seed,
+        "rng": integer_seed(rng),
         "sampling": sampling,
         "design": design,
         "threads": threads,
