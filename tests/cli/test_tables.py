@@ -773,9 +773,19 @@ def test_columns_complete_in_training_are_filled_but_not_marked(tmp_path):
     assert_array_equal(new, [[3, 7]])
 
 
-def test_targets_infinite_and_empty_columns_are_not_filled(tmp_path):
+def test_rows_without_a_target_are_left_out_where_columns_are_filled(tmp_path):
+    table, encoding = learn_encoding(table_of(tmp_path, MISSING), "y", missing="mean")
+    assert "1 of 6 rows left out: the target 'y' is missing" in encoding.messages[0]
+    mean = (1 + 3 + 8 + 4) / 4  # of the rows that have a target
+    expected = [[1, 1, 0], [mean, 0, 1], [3, 1, 0], [8, 1, 0], [4, 0, 1]]
+    assert_array_equal(encoding.features(table), expected)
+    assert_array_equal(encoding.response(table), [1, 2, 3, 4, 5])
+    with pytest.raises(TableError, match="the target 'y' is missing in every row"):
+        encoding_of(table_of(tmp_path, "a,y\n1,\n2,NA\n"), missing="mean")
+
+
+def test_infinite_and_empty_columns_are_not_filled(tmp_path):
     for content, words in {
-        MISSING: r"'y' \(1\), the first in row 6.*--missing drop",
         "a,y\n1,3\n,5\ninf,1\n2,2\n": r"1 cell infinite.*'a' \(1\), the first in row 3",
         "a,b,y\n1,,1\n2,,2\n": "'b' is empty",
     }.items():

@@ -72,7 +72,8 @@ class TableOptions:
         Column to leave out; may be repeated. All others are used.
     missing : str
         What to do with missing cells: "error" refuses the table, "drop" leaves out the rows, "mean"
-        fills the cells with the mean and adds a column that marks missing cells.
+        fills the cells with the mean and adds a column that marks missing cells; rows without a
+        target are left out.
     dates : str
         Column of dates, which become days since 1970-01-01; may be repeated.
     ordinal : str

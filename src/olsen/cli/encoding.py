@@ -60,8 +60,8 @@ def learn_encoding(
         in the larger one.
     missing : {"error", "drop", "mean"}
         "error" refuses missing cells and "drop" leaves their rows out. "mean" imputes numbers with
-        the column mean and strings with the most frequent value; a column with ten or more missing
-        cells also gets an indicator column.
+        the column mean and strings with the most frequent value, and leaves out rows without a
+        target; a column with ten or more missing cells also gets an indicator column.
     dates : iterable of str
         Columns of dates, which become days since 1970-01-01.
     ordinal : iterable of str
@@ -92,6 +92,8 @@ def learn_encoding(
     response_parser = number_parser(table, target, f"the target {quoted(target)}", decimals)
     if missing == "drop":
         table = _complete_rows(table, [target, *names], notes)
+    elif missing == "mean":
+        table = _rows_with_target(table, target, notes)
     filled = names if missing == "mean" else []
     n_missing = refuse_missing(table, [target, *names], filled=filled, target=target, stage=stage)
     text_columns = [name for name in text_names(table.schema) if name not in left_out]
@@ -175,6 +177,20 @@ def _format_notes(table: Any, columns: list[InputColumn]) -> Iterator[str]:
         if names:
             example = cells.example(distinct_strings(table.column(names[0]))[0], mark)
             yield f"numbers written as text in {listed(names, 3)}, read as numbers: {example}."
+
+
+def _rows_with_target(table: Any, target: str, notes: list[str]) -> Any:
+    """Keep the rows whose target is not missing: a target is never filled."""
+    is_missing = cells.missing_and_infinite(table, [target])[0][:, 0]
+    n_left_out = int(is_missing.sum())
+    if n_left_out == table.num_rows:
+        raise TableError(f"the target {quoted(target)} is missing in every row.")
+    if n_left_out:
+        notes.append(
+            f"{n_left_out} of {table.num_rows} rows left out: the target {quoted(target)} is"
+            " missing there."
+        )
+    return table.filter(~is_missing) if n_left_out else table
 
 
 def _parts(
