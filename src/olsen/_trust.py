@@ -1,7 +1,7 @@
 r"""Numerical tolerances shared by all solvers.
 
-One policy for constant, dependent, too large and too small columns, Gram matrices and exactly
-fitted rows.
+One policy for dependent, too large and too small columns, Gram matrices and exactly fitted rows;
+``_data.moments`` says which columns are constant.
 
 All tolerances are relative: units and the number of rows do not matter. A Gram matrix squares the
 condition number of its columns, so code that factors one asks this module whether the factor may be
@@ -45,15 +45,6 @@ def nothing_but_rounding(squares: Array, dimension: int) -> bool:
     is compared with its own row.
     """
     return bool(np.min(squares) <= (8 * EPS * dimension) ** 2 * np.max(squares))
-
-
-def constant_columns(sum_of_squares: Any, mean: Any, weight: float, eps: float = EPS) -> Any:
-    """Constant columns, whose centred sum of squares is rounding only and must not look like a
-    direction.
-
-    Written with operators only, so that it serves arrays of any library.
-    """
-    return sum_of_squares <= weight * (16 * eps * abs(mean)) ** 2
 
 
 def rounding_of_factors(dimension: int) -> float:

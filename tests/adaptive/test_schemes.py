@@ -17,6 +17,7 @@ from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor
 from olsen._data.standardised import StandardisedMoments, StandardisedRows
 from olsen._members.penalised import (
+    NormalEquations,
     group_lasso_path,
     inclusion,
     lasso_penalty,
@@ -49,7 +50,7 @@ def standardised(seed, n, p, q=1, nonzero=4):
         X,
         Y,
         [
-            StandardisedMoments(X.T @ X, X.T @ Y, n, float(n)),
+            StandardisedMoments(X.T @ X, X.T @ Y, np.sum(X * X, axis=0), n, float(n)),
             StandardisedRows(X, Y, np.ones(n), null_rank=1),
         ],
     )
@@ -66,7 +67,7 @@ def test_prior_variances_are_ridge_regression_on_scaled_columns(seed):
         for fits in both_forms:
             with case(n, p, type(fits)):
                 for coef, penalty in zip(
-                    solve(fits.normal_equations(variances), penalties * unit),
+                    solve(NormalEquations.of(fits, variances), penalties * unit),
                     penalties,
                     strict=True,
                 ):
@@ -138,7 +139,7 @@ def test_the_lasso_is_a_fixed_point_of_penalised_least_squares(seed):
     for fits in both_forms:
         variances = norms / norms.max()
         penalty = lasso_penalty(fits, b, 0.1) * penalty_unit(fits, variances)
-        refitted = solve(fits.normal_equations(variances), np.array([penalty]))[0]
+        refitted = solve(NormalEquations.of(fits, variances), np.array([penalty]))[0]
         assert_allclose(refitted, b, atol=1e-5 * np.abs(b).max())
 
 

@@ -5,10 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from olsen import OLSEnsembleRegressorCV
-from olsen._data.standardised import NormalEquations
 from olsen._members import penalised
 from olsen._members.lanczos import Krylov
-from olsen._members.penalised import solve
+from olsen._members.penalised import NormalEquations, solve
 
 
 def equations_of(seed, n, p, correlation=0.0):

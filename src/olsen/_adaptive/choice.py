@@ -203,19 +203,24 @@ def _chosen(
         len(fits.coefs) for fits in fitted.values()
     )  # folds in which all schemes were fitted
     coefs = [
-        weights @ np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_fitted)
-    ]
-    fits = _held_out_fits(folds, coefs)
+        np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_fitted)
+    ]  # (n_schemes, p) in every fold
+    with_mixture = [np.vstack([of_schemes, weights @ of_schemes]) for of_schemes in coefs]
+    residuals = folds.map(Fold.residuals, folds.folds, with_mixture)
+    fits = _held_out_fits(folds, with_mixture, residuals)
     selected, frequency = _selection(folds, fitted.get("sparse"))
     return Choice(
         weights={
             name: float(weight) for name, weight in zip(names, weights, strict=True) if weight > 0
         },
         errors={name: float(S[i, i]) for i, name in enumerate(names) if name in candidates},
-        standard_errors=_scheme_standard_errors(folds, fitted, S, n_fitted),
+        standard_errors={
+            name: _standard_error(folds, residuals, i, float(S[i, i]))
+            for i, name in enumerate(names)
+        },
         schemes=_weighted_schemes(folds, fitted, weights),
         mse=mse,
-        standard_error=_standard_error(folds, [fit.residual for fit in fits], mse),
+        standard_error=_standard_error(folds, residuals, len(names), mse),
         fits=fits,
         selected=selected,
         selection_frequency=frequency,
@@ -256,18 +261,20 @@ def _selection(folds: FoldData, sparse: FoldFits | None) -> tuple[NDArray[np.boo
     return on_all_rows >= SELECTION_PROBABILITY, np.mean(selected, axis=0)
 
 
-def _held_out_fits(folds: FoldData, coefs: list[Array]) -> list[HeldOutFit]:
-    """The mixture without each fold, for the folds in which all schemes were fitted."""
+def _held_out_fits(
+    folds: FoldData, coefs: list[Array], residuals: list[Array | None]
+) -> list[HeldOutFit]:
+    """The mixture without each fold, from coefficients and residuals of which it has the last."""
     fits = []
-    for fold, coef in zip(folds.folds, coefs, strict=False):
-        residual = fold.residuals(coef[None])
+    for fold, of_fold, residual in zip(folds.folds, coefs, residuals, strict=False):
+        coef = of_fold[-1]
         intercept = float(fold.mean_y[0] - fold.mean_x @ coef)
         fits.append(
             HeldOutFit(
                 coef / folds.unit,
                 intercept,
                 fold.test.rows,
-                None if residual is None else residual[:, 0],
+                None if residual is None else residual[:, -1].copy(),
             )
         )
     return fits
@@ -283,23 +290,13 @@ def _enlargement(fits: list[HeldOutFit], mse: float) -> float:
     return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
 
 
-def _scheme_standard_errors(
-    folds: FoldData, fitted: dict[str, FoldFits], S: Array, n_fitted: int
-) -> dict[str, float]:
-    """Standard error of the estimated error of every scheme by itself."""
-    standard_errors = {}
-    for i, (name, fits) in enumerate(fitted.items()):
-        residuals = []
-        for fold, coef in zip(folds.folds[:n_fitted], fits.coefs, strict=False):
-            of_rows = fold.residuals(coef[None])
-            residuals.append(None if of_rows is None else of_rows[:, 0])
-        standard_errors[name] = _standard_error(folds, residuals, float(S[i, i]))
-    return standard_errors
-
-
-def _standard_error(folds: FoldData, residuals: list[Array | None], mse: float) -> float:
-    """Standard error of the estimated error; moments only give its order, that of Gaussian errors."""
-    known = [residual for residual in residuals if residual is not None]
+def _standard_error(
+    folds: FoldData, residuals: list[Array | None], column: int, mse: float
+) -> float:
+    """Standard error of the estimated error `mse`, from a column of the residuals of every fold;
+    moments only give its order, that of Gaussian errors.
+    """
+    known = [residual[:, column] for residual in residuals if residual is not None]
     if len(known) < len(residuals):
         return mse * float(np.sqrt(2 / folds.n_rows))
     squares = np.concatenate(known) ** 2

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.arrays import row_products
-from .._trust import constant_columns, refuse_extremes
-from .moments import Moments, weighted_mean
+from .._trust import refuse_extremes
+from .moments import Moments, constant_columns, weighted_mean
 
 Array = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._trust import constant_columns
+from .moments import constant_columns
 from .rows import RowData, gather
 
 Array = NDArray[np.float64]

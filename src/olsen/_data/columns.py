@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._execution.threads import Threads, cached_property
 from .._kernel.wrappers import MemberData
-from .._trust import EPS, constant_columns, rounding_of_factors
+from .._trust import EPS, rounding_of_factors
+from .moments import constant_columns
 from .rows import RowData
 
 Array = NDArray[np.float64]
@@ -69,7 +70,12 @@ class Columns:
             if problem.weight is not None:
                 centred *= root
 
-        (threads or Threads()).without_blas(work, p)
+        if threads is None:
+            step = max(1, -(-p // 8))  # columns of sparse X that are dense at a time
+            for start in range(0, p, step):
+                work(start, start + step)
+        else:
+            threads.without_blas(work, p)
         total_weight = part.total_weight
         null_rank = problem.null_rank
         if null_rank:

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._execution.arrays import HOST, Space, add_row_products, is_large_product, row_products
 from .._execution.threads import Threads, cached_property, one_blas_thread
-from .._trust import EPS, constant_columns
+from .._trust import EPS
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Real = TypeVar("Real", bound=np.floating[Any])
 
 MIN_BLAS_FLOPS = 2e8  # a smaller Gram matrix gains nothing from threads of BLAS
@@ -149,7 +150,40 @@ def from_data(
 
     Two passes over dense rows, means first: sums of raw squares would cancel when means are large.
     Arrays of other libraries stay in their `space`. `threads` divides the work among threads.
+
+    BLAS has one thread, so that the rounding of sums does not depend on the number of threads;
+    large products ask for more.
     """
+    with one_blas_thread():
+        return _from_data(X, Y, weight, centre=centre, space=space, threads=threads)
+
+
+def of_row_sets(
+    X: Any,
+    Y: Array,
+    weight: Array | None,
+    row_sets: list[Indices],
+    *,
+    centre: bool,
+    threads: Threads | None = None,
+) -> list[Moments]:
+    """Moments of several sets of rows of X and Y on the host."""
+    with one_blas_thread():
+        return [
+            _from_data(
+                X[rows],
+                Y[rows],
+                None if weight is None else weight[rows],
+                centre=centre,
+                threads=threads,
+            )
+            for rows in row_sets
+        ]
+
+
+def _from_data(
+    X: Any, Y: Any, weight: Any, *, centre: bool, space: Space = HOST, threads: Threads | None
+) -> Moments:
     xp = space.xp
     n, p = X.shape
     if space.on_host and n * float(p) ** 2 > MIN_BLAS_FLOPS:
@@ -161,12 +195,9 @@ def from_data(
         sum_squares = partial(_squares_elsewhere, space=space)
     elif not sp.issparse(X):
         sum_squares = partial(_dense_squares, threads=threads)
-    # one thread of BLAS, so that the rounding of sums does not depend on the number of threads;
-    # large products ask for more
-    with one_blas_thread():
-        mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
-        mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(Y.shape[1])
-        G, C, yy = sum_squares(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
+    mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
+    mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(Y.shape[1])
+    G, C, yy = sum_squares(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
     constant = constant_columns(
         xp.linalg.diagonal(G), mean_x, total_weight, float(xp.finfo(space.dtype).eps)
     )
@@ -185,6 +216,15 @@ def from_data(
         centred=centre,
         space=space,
     )
+
+
+def constant_columns(sum_of_squares: Any, mean: Any, weight: float, eps: float = EPS) -> Any:
+    """Constant columns, whose centred sum of squares is rounding only and must not look like a
+    direction.
+
+    Written with operators only, so that it serves arrays of any library.
+    """
+    return sum_of_squares <= weight * (16 * eps * abs(mean)) ** 2
 
 
 def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
@@ -275,7 +315,9 @@ def _dense_squares(
         with threads.blas():
             return _sum_of_blocks(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
     x, y = centred_rows(X, Y, weight, mean_x=mean_x, mean_y=mean_y, buffer=np.empty(X.shape))
-    if flops < 1e7 or n < 100:  # not worth threads
+    if flops < 1e7:  # not worth threads, and too small a product for tiles
+        G = x.T @ x
+    elif n < 100:
         G = row_products(x.T)
     else:
         halves = [x[: n // 2], x[n // 2 :]]

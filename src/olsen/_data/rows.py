@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -13,16 +13,10 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, blas_threads, cached_property
-from .._trust import (
-    ORDINARY,
-    Cutoff,
-    constant_columns,
-    refuse_extremes,
-    refuse_weights,
-)
+from .._trust import ORDINARY, Cutoff, refuse_extremes, refuse_weights
 from ..subsets import Design, row_groups
 from .fits import FoldFit
-from .moments import Moments, from_data, weighted_mean
+from .moments import Moments, constant_columns, from_data, weighted_mean
 from .sources import require_positive
 
 Array = NDArray[np.float64]
@@ -384,6 +378,10 @@ class RowData:
         """Number of distinct rows of X, or among `rows`; repeated rows add nothing to the rank."""
         hashes = np.sort(self._row_hashes if rows is None else self._row_hashes[rows])
         return len(hashes) and 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
+
+    def fewest_distinct_rows(self, row_sets: Iterable[Indices]) -> int:
+        """Least number of distinct rows of X in any of several sets of rows."""
+        return min(self.distinct_rows(rows) for rows in row_sets)
 
     def first_of_distinct_rows(self) -> Indices:
         """Index of the first occurrence of every distinct row of X."""

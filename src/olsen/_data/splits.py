@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.threads import Threads, one_blas_thread
+from .._execution.threads import Threads
 from ..subsets import row_groups
-from .moments import Moments, from_data, training_moments
+from .moments import Moments, of_row_sets, training_moments
 from .rows import RowData
 
 Array = NDArray[np.float64]
@@ -99,14 +99,9 @@ def moments_of_training_rows(
     partition = partition and all(np.array_equal(rows, np.arange(n)) for rows in test_rows)
     parts = [test if partition else train for train, test in splits]
     X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
-    moments = []
-    with one_blas_thread():  # limits the threads once for all parts
-        for rows in parts:
-            weight = None if problem.weight is None else problem.weight[rows]
-            part = from_data(
-                X[rows], problem.Y[rows], weight, centre=problem.fit_intercept, threads=threads
-            )
-            moments.append(part)
+    moments = of_row_sets(
+        X, problem.Y, problem.weight, parts, centre=problem.fit_intercept, threads=threads
+    )
     if not partition:
         return moments
     merged = (training_moments(moments[i : i + n_folds]) for i in range(0, len(moments), n_folds))

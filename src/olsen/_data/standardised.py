@@ -3,12 +3,6 @@ r"""Standardised training rows of least squares: their moments, or the rows them
 Columns have unit standard deviation over all rows, and the columns that are always in (the
 intercept) were swept out. :class:`StandardisedMoments` and :class:`StandardisedRows` answer the
 same questions; the moments are cheaper unless columns are many.
-
-With prior variances d, penalised least squares solves the normal equations in the columns or, where
-columns are more, in the rows:
-
-.. math:: (D^{1/2} A'A D^{1/2} + \lambda) x = D^{1/2} A'B , \quad b = D^{1/2} x , \qquad
-          (A D A' + \lambda) x = B , \quad b = D A' x .
 """
 
 from __future__ import annotations
@@ -21,9 +15,8 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
-from .._trust import constant_columns
 from .arrangement import Copies, random_numbers
-from .moments import Moments
+from .moments import Moments, constant_columns
 from .rows import RowData
 
 Array = NDArray[np.float64]
@@ -35,48 +28,12 @@ CONSTANT_TOL = 1e-5
 
 
 @dataclass(frozen=True)
-class NormalEquations:
-    """Normal equations (M + penalty) x = right in the columns with a positive prior variance, or in
-    the rows if there are fewer.
-    """
-
-    M: Array  # D^1/2 A'A D^1/2, or A D A'
-    right: Array  # D^1/2 A'B, or B
-    prior_variances: Array  # (p,)
-    columns: Indices  # columns with a positive prior variance
-    root: Array  # square roots of the positive prior variances
-    A: Array | None = None  # (n, p), if the equations are those of the rows
-
-    @classmethod
-    def from_gram(cls, G: Array, C: Array, prior_variances: Array) -> NormalEquations:
-        """Build the equations from products of the columns with each other and with the targets."""
-        S = np.flatnonzero(prior_variances > 0)
-        root = np.sqrt(prior_variances[S])
-        M = (G if len(S) == len(G) else G[np.ix_(S, S)]) * root
-        M *= root[:, None]
-        return cls(M, root[:, None] * C[S], prior_variances, S, root)
-
-    @classmethod
-    def from_rows(
-        cls, A: Array, B: Array, prior_variances: Array, products: Array | None = None
-    ) -> NormalEquations:
-        """Build the equations from the rows; `products` are A A', if known."""
-        S = np.flatnonzero(prior_variances > 0)
-        root = np.sqrt(prior_variances[S])
-        if products is not None and len(S) > len(A) and np.all(prior_variances == 1):
-            return cls(products, B, prior_variances, S, root, A=A)
-        Z = (A if len(S) == A.shape[1] else A[:, S]) * root
-        if len(S) > len(A):
-            return cls(row_products(Z), B, prior_variances, S, root, A=A)
-        return cls(row_products(Z.T), Z.T @ B, prior_variances, S, root)
-
-
-@dataclass(frozen=True)
 class StandardisedMoments:
     """Products of standardised columns with each other and with the targets."""
 
-    G: Array  # (p, p)
+    products: Array  # (p, p) of the columns
     C: Array  # (p, q)
+    squares: Array  # (p,) sums of squares of the columns
     n_rows: int
     weight: float
 
@@ -94,31 +51,13 @@ class StandardisedMoments:
             G[constant] = 0.0
             G[:, constant] = 0.0
             C[constant] = 0.0
-        return cls(G, C, moments.n_rows, moments.weight)
-
-    @property
-    def products(self) -> Array:
-        """Products of the columns, (p, p)."""
-        return self.G
-
-    @cached_property
-    def squares(self) -> Array:
-        """Sums of squares of the columns, (p,)."""
-        return np.ascontiguousarray(np.diagonal(self.G))
+        squares = np.ascontiguousarray(np.diagonal(G))
+        return cls(G, C, squares, moments.n_rows, moments.weight)
 
     @property
     def copies(self) -> Copies:
         """Columns that are copies of each other."""
-        return Copies.of(self.G @ random_numbers(len(self.G), 2))
-
-    @property
-    def lasso_inputs(self) -> tuple[Array, Array]:
-        """Matrix and targets from which coordinate descent updates its gradients."""
-        return np.ascontiguousarray(self.G), self.C
-
-    def normal_equations(self, prior_variances: Array) -> NormalEquations:
-        """Normal equations of penalised least squares, for any penalty."""
-        return NormalEquations.from_gram(self.G, self.C, prior_variances)
+        return Copies.of(self.products @ random_numbers(len(self.C), 2))
 
 
 @dataclass(frozen=True)
@@ -188,15 +127,6 @@ class StandardisedRows:
     def copies(self) -> Copies:
         """Columns that are copies of each other."""
         return Copies.of(self.A.T @ random_numbers(len(self.A), 2))
-
-    @property
-    def lasso_inputs(self) -> tuple[Array, Array]:
-        """Matrix and targets from which coordinate descent updates its residuals."""
-        return np.ascontiguousarray(self.A.T), self.B
-
-    def normal_equations(self, prior_variances: Array) -> NormalEquations:
-        """Normal equations of penalised least squares, for any penalty."""
-        return NormalEquations.from_rows(self.A, self.B, prior_variances, self.products)
 
     def take(self, rows: Indices) -> StandardisedRows:
         """Training rows, centred: P A and P A A' P, with P = I - r r'/r'r and r the roots of the

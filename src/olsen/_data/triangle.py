@@ -20,7 +20,8 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._trust import Cutoff, constant_columns
+from .._trust import Cutoff
+from .moments import constant_columns
 
 
 @dataclass(frozen=True)

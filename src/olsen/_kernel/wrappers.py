@@ -16,6 +16,8 @@ from . import _native
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+member_size = _native.member_size  # (columns, targets): numbers that a factor takes
+
 
 class Lists(NamedTuple):
     """Columns or rows of members: those of member i are ``indices[starts[i]:stops[i]]``."""
@@ -165,8 +167,3 @@ def draw_determinantal(
 ) -> None:
     """Draw subsets of a determinantal process."""
     _native.draw_determinantal(begin, end, key, vectors, chances, subsets, sizes)
-
-
-def member_size(columns: int, targets: int) -> int:
-    """Numbers that a factor takes."""
-    return _native.member_size(columns, targets)

@@ -48,18 +48,3 @@ def inverse(G: Array) -> tuple[Array, float]:
 def with_jitter(G: Array) -> Array:
     """Gram matrix with its diagonal inflated by JITTER, and with ones for columns of zeros."""
     return ones_for_constants(G) + np.diag(JITTER * np.diagonal(G))
-
-
-def jittered_cholesky(M: Array, shift: float) -> Array:
-    """Lower factor of M + shift, with the smallest jitter, relative to each diagonal entry, that
-    makes it definite.
-    """
-    diagonal = np.diagonal(M) + shift
-    diagonal = np.where(diagonal > 0, diagonal, max(float(diagonal.max(initial=0.0)), 1.0))
-    jitter = 0.0
-    while True:
-        shifted = M + np.diag(shift + jitter * diagonal)
-        try:
-            return np.asarray(np.linalg.cholesky(shifted))  # releases the interpreter lock
-        except np.linalg.LinAlgError:
-            jitter = max(JITTER, 10 * jitter)

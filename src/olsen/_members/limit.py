@@ -17,19 +17,14 @@ from numpy.typing import NDArray
 from .._data.arrangement import Copies, random_numbers
 from .._data.moments import Moments
 from .._data.rows import RowData, Submatrix
-from .._data.standardised import (
-    NormalEquations,
-    StandardisedRows,
-    few_columns,
-    standard_deviations,
-)
+from .._data.standardised import StandardisedRows, few_columns, standard_deviations
 from .._data.training import TrainingData
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Design, Determinantal
 from . import gram
 from .cholesky import with_jitter
 from .mean import Members, member_sum
-from .penalised import limit_members, solve, solve_members_of_rows
+from .penalised import NormalEquations, limit_members, solve, solve_members_of_rows
 
 Array = NDArray[np.float64]
 

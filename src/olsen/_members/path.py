@@ -41,10 +41,11 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._data.columns import LANES, Columns
+from .._data.moments import constant_columns
 from .._data.rows import RowData
 from .._execution.threads import Threads
 from .._kernel import wrappers as kernels
-from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
+from .._trust import EXACT_FIT, SMALLEST_PIVOT, costs_a_rank, rounding_of_factors
 from .cholesky import trusted_cholesky
 
 Array = NDArray[np.float64]

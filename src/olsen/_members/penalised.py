@@ -12,11 +12,18 @@ probability
 - :math:`d_j = |b_j|` from the lasso's own coefficients, with the lasso's penalty: the lasso, a
   fixed point of that step (status: exact).
 
+It is solved by normal equations in the columns or, where columns are more, in the rows:
+
+.. math:: (D^{1/2} A'A D^{1/2} + \lambda) x = D^{1/2} A'B , \quad b = D^{1/2} x , \qquad
+          (A D A' + \lambda) x = B , \quad b = D A' x .
+
 Penalties for standardised columns are in units of :math:`\sum_j d_j \|a_j\|^2 / w` (w: the weight of
 all rows), in which the best one is the ratio of noise to signal, however many rows there are.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as la
@@ -25,18 +32,14 @@ from numpy.typing import NDArray
 from .._data.arrangement import TIE_TOL
 from .._data.moments import Moments
 from .._data.rows import RowData
-from .._data.standardised import (
-    NormalEquations,
-    Standardised,
-    StandardisedMoments,
-    StandardisedRows,
-)
+from .._data.standardised import Standardised, StandardisedMoments, StandardisedRows
+from .._execution.arrays import row_products
 from .._execution.threads import Threads
 from .._kernel import wrappers as kernels
 from .._trust import require_finite
 from ..subsets import Subsets
 from . import gram
-from .cholesky import JITTER, jittered_cholesky, with_jitter
+from .cholesky import JITTER, with_jitter
 from .lanczos import RESIDUAL_TOL, Krylov
 from .mean import Members
 from .solution import Solution
@@ -68,6 +71,51 @@ def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
 # Normal equations
 
 
+@dataclass(frozen=True)
+class NormalEquations:
+    """Normal equations (M + penalty) x = right in the columns with a positive prior variance, or in
+    the rows if there are fewer.
+    """
+
+    M: Array  # D^1/2 A'A D^1/2, or A D A'
+    right: Array  # D^1/2 A'B, or B
+    prior_variances: Array  # (p,)
+    columns: Indices  # columns with a positive prior variance
+    root: Array  # square roots of the positive prior variances
+    A: Array | None = None  # (n, p), if the equations are those of the rows
+
+    @classmethod
+    def of(cls, train: Standardised, prior_variances: Array) -> NormalEquations:
+        """Build the equations of standardised training rows, or of their moments."""
+        rows = train.rows
+        if rows is None:
+            return cls.from_gram(train.products, train.C, prior_variances)
+        return cls.from_rows(rows.A, rows.B, prior_variances, rows.products)
+
+    @classmethod
+    def from_gram(cls, G: Array, C: Array, prior_variances: Array) -> NormalEquations:
+        """Build the equations from products of the columns with each other and with the targets."""
+        S = np.flatnonzero(prior_variances > 0)
+        root = np.sqrt(prior_variances[S])
+        M = (G if len(S) == len(G) else G[np.ix_(S, S)]) * root
+        M *= root[:, None]
+        return cls(M, root[:, None] * C[S], prior_variances, S, root)
+
+    @classmethod
+    def from_rows(
+        cls, A: Array, B: Array, prior_variances: Array, products: Array | None = None
+    ) -> NormalEquations:
+        """Build the equations from the rows; `products` are A A', if known."""
+        S = np.flatnonzero(prior_variances > 0)
+        root = np.sqrt(prior_variances[S])
+        if products is not None and len(S) > len(A) and np.all(prior_variances == 1):
+            return cls(products, B, prior_variances, S, root, A=A)
+        Z = (A if len(S) == A.shape[1] else A[:, S]) * root
+        if len(S) > len(A):
+            return cls(row_products(Z), B, prior_variances, S, root, A=A)
+        return cls(row_products(Z.T), Z.T @ B, prior_variances, S, root)
+
+
 def solve(equations: NormalEquations, penalties: Array, jitter: float = 0.0) -> Array:
     """Coefficients (penalties, p, q) of penalised least squares."""
     x = _solved(equations.M, equations.right, penalties, jitter)
@@ -93,6 +141,21 @@ def degrees_of_freedom(equations: NormalEquations, penalty: float) -> Array:
         half = la.blas.dtrsm(1.0, jittered_cholesky(M, penalty + jitter), equations.A, lower=1)
         probabilities = prior_variances * np.einsum("lj,lj->j", half, half)
     return np.asarray(np.clip(probabilities, 0.0, 1.0))
+
+
+def jittered_cholesky(M: Array, shift: float) -> Array:
+    """Lower factor of M + shift, with the smallest jitter, relative to each diagonal entry, that
+    makes it definite.
+    """
+    diagonal = np.diagonal(M) + shift
+    diagonal = np.where(diagonal > 0, diagonal, max(float(diagonal.max(initial=0.0)), 1.0))
+    jitter = 0.0
+    while True:
+        shifted = M + np.diag(shift + jitter * diagonal)
+        try:
+            return np.asarray(np.linalg.cholesky(shifted))  # releases the interpreter lock
+        except np.linalg.LinAlgError:
+            jitter = max(JITTER, 10 * jitter)
 
 
 def _solved(M: Array, right: Array, penalties: Array, jitter: float) -> Array:
@@ -127,13 +190,14 @@ def _solved(M: Array, right: Array, penalties: Array, jitter: float) -> Array:
 def penalised(train: Standardised, prior_variances: Array, penalties: Array) -> Array:
     """Coefficients (penalties, p) of penalised least squares, for penalties in units."""
     unit = penalty_unit(train, prior_variances)
-    return solve(train.normal_equations(prior_variances), penalties * unit, JITTER)[:, :, 0]
+    equations = NormalEquations.of(train, prior_variances)
+    return solve(equations, penalties * unit, JITTER)[:, :, 0]
 
 
 def inclusion(train: Standardised, prior_variances: Array, penalty: float) -> Array:
     """Probability of every column to be in a determinantal member, (p,), for a penalty in units."""
     unit = penalty_unit(train, prior_variances)
-    return degrees_of_freedom(train.normal_equations(prior_variances), penalty * unit)
+    return degrees_of_freedom(NormalEquations.of(train, prior_variances), penalty * unit)
 
 
 def penalty_unit(train: Standardised, prior_variances: Array) -> float:
@@ -159,15 +223,17 @@ def group_lasso_path(train: Standardised, fractions: Array) -> Array:
     # enters
     top = (1 + TIE_TOL) * _largest_penalty(C)
     squares = train.squares
-    matrix, targets = train.lasso_inputs
+    # coordinate descent updates its gradients from moments, its residuals from rows
+    rows = train.rows
+    matrix = train.products if rows is None else rows.A.T
     return kernels.lasso_path(
-        M=matrix,
-        targets=targets,
+        M=np.ascontiguousarray(matrix),
+        targets=C if rows is None else rows.B,
         squares=squares,
         penalties=fractions * top,
         max_columns=float(train.n_rows / 2),
         tol=LASSO_TOL * top**2 / max(float(squares.max(initial=0.0)), 1e-300),
-        from_rows=train.rows is not None,
+        from_rows=rows is not None,
     )
 
 
@@ -209,10 +275,10 @@ def members(train: Standardised, columns: Indices) -> Array:
 
 def _solve_members_of_moments(train: StandardisedMoments, features: Subsets) -> Array:
     """Coefficients (entries, 1) of least squares on subsets of the columns, from moments."""
-    p = len(train.G)
+    p = len(train.C)
     k = len(features)
     m = int(features.sizes[0])
-    G = train.G.copy()
+    G = train.products.copy()
     np.einsum("ii->i", G)[:] *= 1 + JITTER
     if 2 * m > p > MAX_DIRECT_COLUMNS:
         # a large member may be cheaper to solve on the columns it lacks

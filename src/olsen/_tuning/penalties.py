@@ -31,7 +31,7 @@ from .._data.rows import RowData
 from .._data.standardised import Standardised, StandardisedRows
 from .._execution.threads import cached_property
 from .._members.cholesky import JITTER
-from .._members.penalised import solve
+from .._members.penalised import NormalEquations, solve
 from .._trust import EPS
 from ..subsets import penalty_of_size
 
@@ -268,7 +268,7 @@ def ridge_coefs(data: FoldData, penalties: Array) -> list[Array]:
     """Coefficients (penalties, p) of ridge regression on the training rows of every fold."""
     prior_variances = np.ones(len(data.unit))
     return [
-        solve(fold.train.normal_equations(prior_variances), penalties, JITTER)[:, :, 0]
+        solve(NormalEquations.of(fold.train, prior_variances), penalties, JITTER)[:, :, 0]
         for fold in data.folds
     ]
 
@@ -303,7 +303,7 @@ def ridge_penalty_of_folds(data: FoldData, null_rank: int) -> float | None:
     if not len(s2):
         return None
     limit = LARGEST_DEGREES * (min(fold.train.n_rows for fold in data.folds) - null_rank)
-    equations = [fold.train.normal_equations(np.ones(len(data.unit))) for fold in data.folds]
+    equations = [NormalEquations.of(fold.train, np.ones(len(data.unit))) for fold in data.folds]
 
     def errors(penalties: Array) -> Errors:
         fold_errors = [

@@ -339,7 +339,8 @@ class SelectionRows:
         folds = [
             folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()
         ]
-        return FoldErrors(folds, min(self.problem.distinct_rows(train) for train, _ in self.splits))
+        n_training_rows = self.problem.fewest_distinct_rows([train for train, _ in self.splits])
+        return FoldErrors(folds, n_training_rows)
 
     def scaled_ridge(
         self, criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None
@@ -356,7 +357,7 @@ class SelectionRows:
 
     def _sizes(self, options: SizeOptions, splits: Splits | None, n_rows: int) -> Indices:
         if splits is not None:  # repeated rows add no rank, so only distinct rows count
-            n_rows = min(n_rows, *(self.problem.distinct_rows(train) for train, _ in splits))
+            n_rows = min(n_rows, self.problem.fewest_distinct_rows([train for train, _ in splits]))
         return options.candidate_sizes(self.problem.shape[1], n_rows, self.null_rank)
 
     def _kfold(
