@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import olsen
+from followup_formulas import FORMULAS
 from loops import case
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -49,7 +50,7 @@ def test_page_runs(page, elsewhere, capsys):
         pytest.importorskip(library)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        runpy.run_path(str(page), run_name="__main__")
+        names = runpy.run_path(str(page), run_name="__main__")
         figures = [plt.figure(number) for number in plt.get_fignums()]
         for figure in figures:
             figure.savefig(
@@ -63,6 +64,8 @@ def test_page_runs(page, elsewhere, capsys):
         )
     assert capsys.readouterr().out.strip(), "the text rests on numbers, but nothing was printed"
     assert list(elsewhere.iterdir()) == []
+    if page.stem in FORMULAS:
+        FORMULAS[page.stem](names)
 
 
 def _is_ours(warning, page):
