@@ -215,7 +215,7 @@ MEMBERS = {"xscale": "log", "xlabel": "members $k$"}
 NOISE = {"xscale": "log", "xlabel": r"noise $\sigma$", "ylabel": "risk"}
 GAMMAS = {"gamma=0.5": BLUE, "gamma=1": ORANGE, "gamma=2": GREEN}
 ALPHAS = {"alpha_*/2": BLUE, "alpha=1/2": VERMILION}
-SAMPLED = {"all rows": ("o-", None), "few rows": ("s:", "white"), "determinantal": ("^", "white")}
+SAMPLED = {"all rows": ("o-", None), "few rows": ("s:", "white")}
 SCALED = {"mu=1": ("o-", None), "best mu": ("s:", "white")}
 
 PICTURES: Mapping[str, Picture] = {
@@ -234,7 +234,6 @@ PICTURES: Mapping[str, Picture] = {
             **{gamma: {"color": color, "lw": 3} for gamma, color in GAMMAS.items()},
             "eta=1": _look(GREY, "o-"),
             r"$\eta=1.1\,\alpha\gamma$": _look(GREY, "s:", "white"),
-            "determinantal": _look(GREY, "^", "white"),
             "optimal ridge": _dashed(GREY),
         },
     ),

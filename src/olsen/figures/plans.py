@@ -166,7 +166,7 @@ def _risk_against_members(
     row_factor: float,
     k: tuple[int, ...],
 ) -> None:
-    """Risk against the number of members: all rows, few rows, determinantal."""
+    """Risk against the number of members: all rows, few rows."""
     fine = numbers_of_members(k[-1], 100)
     for gamma in gammas:
         name = f"gamma={gamma:g}"
@@ -181,8 +181,6 @@ def _risk_against_members(
             plan.line("risk", series, fine, risk(k=fine))
             cell = Cell(problem, Ensemble(m, max_samples, k=k))
             plan.simulate(cell, "risk", series, k, expected=risk(k=k), status=status)
-        cell = Cell(problem, Ensemble(m, k=k, sampling="determinantal"))
-        plan.simulate(cell, "risk", f"{name}, determinantal", k)
         plan.level("risk", f"{name}, optimal ridge", theory.optimal_ridge_risk(gamma, sigma))
 
 

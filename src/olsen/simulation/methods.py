@@ -13,11 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import Ridge as RidgeRegressor
 
 from .. import _members, subsets
-from .._data.rows import RowData
-from .._dropout.estimator import DropoutRegressor
 from ..equivalence import inclusion_probabilities
 from .problems import Sample
 
@@ -74,22 +71,36 @@ class Ensemble:
         self, sample: Sample, rng: np.random.Generator | int | None
     ) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
+        seed = subsets.integer_seed(rng)
+        if np.inf in self.k:
+            return self._from_pairs(sample, seed)
         ks = np.array(self.k)
-        uses_pairs = np.inf in self.k
-        n_members = self.members or (100 if uses_pairs else int(max(self.k)))
-        coef = self.scale * self._coefficients(sample, n_members, subsets.integer_seed(rng))
-        if not uses_pairs:
-            return _energies(sample, np.cumsum(coef, axis=1)[:, ks - 1] / ks[:, None])
-        single = _energies(sample, coef).mean(axis=0)
-        mean = _energies(
-            sample, coef.mean(axis=1)
-        )  # over all ordered pairs, including a member with itself
-        pair = (n_members * mean - single) / (n_members - 1)
-        return np.asarray(pair + (single - pair) / ks[:, None])
+        features, values = self._members(sample, self.members or int(max(ks)), seed)
+        # a member is in the averages of all numbers of members beyond its own number
+        first_average = np.searchsorted(ks, _owners(features), side="right")
+        shape = (len(ks) + 1, features.n_items)  # the last one is for members in no average
+        entry = first_average * features.n_items + features.indices
+        sums = [np.bincount(entry, target, np.prod(shape)).reshape(shape) for target in values]
+        totals = np.cumsum(sums, axis=1)[:, :-1]
+        return _energies(sample, self.scale * totals / ks[:, None])
 
-    def _coefficients(self, sample: Sample, n_members: int, seed: int) -> NDArray[np.float64]:
-        """Coefficients of all members, fitted to the signal and to the noise: shape (2, n_members,
-        p).
+    def _from_pairs(self, sample: Sample, seed: int) -> NDArray[np.float64]:
+        """Risk, bias and variance for every k from all members and pairs of members."""
+        n_members = self.members or 100
+        features, values = self._members(sample, n_members, seed)
+        coef = np.zeros((2, n_members, features.n_items))
+        coef[:, _owners(features), features.indices] = self.scale * values
+        single = _energies(sample, coef).mean(axis=0)
+        # over all ordered pairs, including a member with itself
+        mean = _energies(sample, coef.mean(axis=1))
+        pair = (n_members * mean - single) / (n_members - 1)
+        return np.asarray(pair + (single - pair) / np.array(self.k)[:, None])
+
+    def _members(
+        self, sample: Sample, n_members: int, seed: int
+    ) -> tuple[subsets.Subsets, NDArray[np.float64]]:
+        """Columns of all members, and their coefficients fitted to the signal and to the noise:
+        shape (2, entries).
         """
         n, p = sample.X.shape
         max_features: Any = self.max_features
@@ -115,12 +126,12 @@ class Ensemble:
                 sampling=self.sampling,
                 design=self.design,
             )
-        problem = RowData(sample.X, _two_targets(sample), None, False)
-        solution = _members.solve(problem, features, rows)
-        members = np.repeat(np.arange(n_members), features.sizes)
-        coef = np.zeros((2, n_members, p))
-        coef[:, members, features.indices] = solution.values.T
-        return coef
+        return features, _members.solve(sample.training, features, rows).values.T
+
+
+def _owners(features: subsets.Subsets) -> NDArray[np.int64]:
+    """The member that each entry of the subsets belongs to."""
+    return np.repeat(np.arange(len(features)), features.sizes)
 
 
 @dataclass(frozen=True)
@@ -140,10 +151,8 @@ class Ridge:
         self, sample: Sample, rng: np.random.Generator | int | None
     ) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
-        model = RidgeRegressor(
-            self.penalty, fit_intercept=False, solver="cholesky" if self.penalty else "svd"
-        )
-        return _energies(sample, model.fit(sample.X, _two_targets(sample)).coef_[:, None, :])
+        p = sample.X.shape[1]
+        return _energies(sample, _penalised(sample, np.full(p, self.penalty)))
 
 
 @dataclass(frozen=True)
@@ -168,8 +177,9 @@ class Dropout:
         self, sample: Sample, rng: np.random.Generator | int | None
     ) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
-        model = DropoutRegressor(self.alpha, rescale=self.rescale, fit_intercept=False)
-        return _energies(sample, model.fit(sample.X, _two_targets(sample)).coef_[:, None, :])
+        squares = np.diagonal(sample.training.moments.G)
+        coef = _penalised(sample, (1 - self.alpha) / self.alpha * squares)
+        return _energies(sample, coef if self.rescale else coef / self.alpha)
 
 
 @dataclass(frozen=True)
@@ -210,8 +220,17 @@ class Estimator:
 Method: TypeAlias = Ensemble | Ridge | Dropout | Estimator
 
 
-def _two_targets(sample: Sample) -> NDArray[np.float64]:
-    return np.column_stack([sample.signal, sample.noise])
+def _penalised(sample: Sample, penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Coefficients (G + diag(penalties))^-1 c of the signal and of the noise, of shape (2, 1, p);
+    of minimum norm without penalty.
+    """
+    training = sample.training
+    if penalties.any():
+        moments = training.moments
+        coef = np.linalg.solve(moments.G + np.diag(penalties), moments.C)
+    else:
+        coef = np.linalg.lstsq(sample.X, training.Y)[0]
+    return np.asarray(coef.T[:, None, :])
 
 
 def _energies(sample: Sample, coef: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -106,26 +107,29 @@ def run(
     cells = list(cells)
     files = [_file(Path(store or ""), cell, seed, trials) for cell in cells]
     values_of_cells = [[] if store is None else _stored(file) for file in files]
-    todo = [
-        (c, number)
-        for c, values in enumerate(values_of_cells)
-        if not len(values)
-        for number in range(trials)
-    ]
+    # methods on one problem share each data set and its moments
+    cells_of_problem: dict[LinearProblem, list[int]] = {}
+    for c, (problem, _) in enumerate(cells):
+        if not len(values_of_cells[c]):
+            cells_of_problem.setdefault(problem, []).append(c)
+    todo = list(product(cells_of_problem.values(), range(trials)))
     total = trials * len(cells)
-    done = total - len(todo)
+    done = total - sum(len(group) for group, _ in todo)
     if progress:
         progress(done, total)
     # threads suffice: solvers release the interpreter lock
     parallel = Parallel(count_threads(n_jobs), require="sharedmem", return_as="generator")
     # set once for all threads: threads that set and reset it separately would interfere
     with one_blas_thread():
-        results = parallel(delayed(_trial)(*cells[c], seed, number) for c, number in todo)
-        for (c, _), values in zip(todo, results, strict=True):
-            values_of_cells[c].append(values)
-            if store is not None and len(values_of_cells[c]) == trials:
-                atomically(files[c], partial(np.savez, values=values_of_cells[c]))
-            done += 1
+        results = parallel(
+            delayed(_trial)([cells[c] for c in group], seed, number) for group, number in todo
+        )
+        for (group, _), values_of_group in zip(todo, results, strict=True):
+            for c, values in zip(group, values_of_group, strict=True):
+                values_of_cells[c].append(values)
+                if store is not None and len(values_of_cells[c]) == trials:
+                    atomically(files[c], partial(np.savez, values=values_of_cells[c]))
+            done += len(group)
             if progress:
                 progress(done, total)
     return [
@@ -174,7 +178,12 @@ def _number(problem: LinearProblem) -> int:
     return int(_digest(_describe(problem))[:15], 16)
 
 
-def _trial(problem: LinearProblem, method: Method, seed: int, number: int) -> NDArray[np.float64]:
+def _trial(
+    cells: list[tuple[LinearProblem, Method]], seed: int, number: int
+) -> list[NDArray[np.float64]]:
+    """One trial of cells on one problem: all methods have the same data and the same seed."""
+    problem = cells[0][0]
     data_seed, members_seed = np.random.SeedSequence([seed, _number(problem), number]).spawn(2)
     sample = problem.draw(np.random.default_rng(data_seed))
-    return method.evaluate(sample, int(members_seed.generate_state(1, np.uint64)[0] >> 1))
+    method_seed = int(members_seed.generate_state(1, np.uint64)[0] >> 1)
+    return [method.evaluate(sample, method_seed) for _, method in cells]

@@ -24,6 +24,9 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 
+from .._data.rows import RowData
+from .._execution.caching import cached_property
+
 Floats: TypeAlias = NDArray[Any]
 Shape: TypeAlias = tuple[int, int]
 
@@ -46,6 +49,11 @@ class Sample:
     def y(self) -> NDArray[np.float64]:
         """The target."""
         return self.signal + self.noise
+
+    @cached_property
+    def training(self) -> RowData:
+        """The rows with two targets, the signal and the noise; methods share its moments."""
+        return RowData(self.X, np.column_stack([self.signal, self.noise]), None, False)
 
     def energy(self, error: NDArray[np.float64]) -> NDArray[np.float64]:
         """e' Sigma e for errors along the last axis."""
