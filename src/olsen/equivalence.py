@@ -106,7 +106,8 @@ def inclusion_probabilities(
 
     .. math:: \alpha_j = [G(G+\lambda I)^{-1}]_{jj}
 
-    Their sum is the degrees of freedom of the ridge fit.
+    Their sum is the degrees of freedom of the ridge fit. They are the paper's probabilities (39) for
+    given data.
 
     Parameters
     ----------

@@ -1,14 +1,18 @@
 """The page that lists every numbered statement of the paper, with what computes and what checks it."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 import olsen
+from loops import case
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "theory" / "paper.md").read_text(encoding="utf-8")
+RELATED = (ROOT / "docs" / "theory" / "related.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 # Counted from the paper's source: numbered rows of align and multline, and theorem-like statements,
 # which share one counter per section. Of the appendix, the equations that have a label.
@@ -38,6 +42,20 @@ def table_rows():
     return [cells for cells in rows if cells[0] != "paper"]
 
 
+def names_in(cells):
+    """Functions and estimators that a row names."""
+    names = re.findall(r"`([A-Za-z_.]+)`", cells[2])
+    return [name for name in names if name != "shared_rows"]
+
+
+def named(name):
+    """The function or estimator of a name such as theory.ridge_risk."""
+    value = olsen
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
 def test_every_numbered_statement_is_listed_once():
     labels = ", ".join(cells[0] for cells in table_rows()).split(", ")
     numbers = sorted(int(label[1:-1]) for label in labels if re.fullmatch(r"\(\d+\)", label))
@@ -55,13 +73,54 @@ def test_every_row_has_a_statement_and_a_status():
 
 @pytest.mark.parametrize("cells", table_rows(), ids=lambda cells: cells[0])
 def test_what_a_row_names_exists(cells):
-    names = [name for name in re.findall(r"`([A-Za-z_.]+)`", cells[2]) if name != "shared_rows"]
+    names = names_in(cells)
     assert names, cells
     for name in names:
-        value = olsen
-        for part in name.split("."):
-            value = getattr(value, part)
-        assert callable(value), name
+        assert callable(named(name)), name
+
+
+def test_what_readme_names_exists():
+    """The short table of README, and the lines around it."""
+    section = README.partition("## From the paper")[2].partition("\n## ")[0]
+    names = re.findall(r"`((?:theory\.)?[A-Za-z_]{5,})`", section)
+    assert len(names) >= 10
+    for name in names:
+        with case(name):
+            assert callable(named(name))
+
+
+def test_docstrings_have_the_numbers_of_the_paper():
+    """What computes a statement says one of its numbers; figures are named by their own names."""
+    for cells in table_rows():
+        labels = [label for label in cells[0].split(", ") if not label.startswith("Figure")]
+        for name in names_in(cells):
+            text = " ".join(inspect.getdoc(named(name)).split()).replace("section 5", "Section 5")
+            with case(cells[0], name):
+                assert not labels or any(label in text for label in labels)
+
+
+def test_related_methods_have_their_papers():
+    """Every method that cites a year has an entry of each of its first authors, and no two entries
+    have the same key; the calls exist.
+    """
+    table, _, entries = RELATED.partition("## References")
+    keys = re.findall(r"^@\w+\{(\w+),$", entries, flags=re.M)
+    assert len(keys) == len(set(keys)) > 12
+    plain = entries.replace("{\\'n}", "ń").replace("{\\l}", "ł")
+    papers = {
+        (re.search(r"author += \{(\w+)", entry)[1], re.search(r"year += \{(\d+)", entry)[1])
+        for entry in plain.split("\n@")[1:]
+    }
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and cells[0] != "name":
+            cited = re.search(r"\((.*)\)$", cells[0])[1].split("; ")
+            with case(cells[0]):
+                for citation in cited:
+                    authors, year = re.fullmatch(r"(.*) (\d{4})", citation).groups()
+                    assert (re.split(r",| and ", authors)[0], year) in papers
+                for name in re.findall(r"`((?:theory\.)?[A-Za-z_]{5,})[(`.]", cells[2]):
+                    assert callable(named(name)), name
 
 
 def test_every_named_test_exists():

@@ -35,7 +35,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
               = A^{-1} \left(X'X + (I - A) A^{-1} \mathrm{diag}(X'X)\right)^{-1} X'y
 
     for coin flips, :math:`A` the diagonal matrix of the probabilities to keep each column ([1]_,
-    equation (38)); status: exact. For masks of exactly m of p columns, A becomes
+    equations (33), (34) and (38)); status: exact. For masks of exactly m of p columns, A becomes
     :math:`(m - 1)/(p - 1)` instead of m/p; status: exact.
 
     Parameters

@@ -54,7 +54,9 @@ class OLSEnsembleRegressor(FittedEnsemble):
     Member :math:`i` sees rows :math:`T_i` and columns :math:`S_i` only, and the ensemble is the
     mean of the members:
 
-    .. math:: \hat\beta = \frac1k \sum_{i=1}^k S_i \, (T_i^\top X S_i)^{+} \, T_i^\top y .
+    .. math:: \hat\beta = \frac1k \sum_{i=1}^k S_i \, (T_i^\top X S_i)^{+} \, T_i^\top y
+
+    ([1]_, equations (2) and (6); exactly that with ``design="independent", fit_intercept=False``).
 
     No penalty appears, yet for isotropic Gaussian features, large `n_estimators` and the best
     `max_features` the limiting risk is that of optimally tuned ridge regression ([1]_, Theorem
@@ -91,9 +93,9 @@ class OLSEnsembleRegressor(FittedEnsemble):
         slightly wrong size.
     mixing : {"mean", "stacking"}, default="mean"
         How members are combined: all with equal weight, or with weights on the simplex that
-        minimise the leave-one-out error. Stacking helps on sparse signals with small members and
-        hurts on dense ones, so it is used only where it beats equal weights by two standard errors
-        in 5-fold cross-validation.
+        minimise the leave-one-out error ([1]_, equation (42)). Stacking helps on sparse signals
+        with small members and hurts on dense ones, so it is used only where it beats equal weights
+        by two standard errors in 5-fold cross-validation.
     fit_intercept : bool, default=True
         Whether every member fits an intercept.
     solver : {"auto", "gram", "orthogonal", "masked_cg"}, default="auto"
@@ -370,6 +372,8 @@ def member_coefficients(
     r"""Least-squares coefficients of given members.
 
     .. math:: b_i = S_i \, (T_i^\top X S_i)^{+} \, T_i^\top y
+
+    Equations (3) to (5) of the paper, with an intercept unless ``fit_intercept=False``.
 
     Status: exact. Members with fewer rows than columns get the solution of minimum norm.
 

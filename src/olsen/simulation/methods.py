@@ -157,7 +157,7 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Dropout:
-    r"""Limit of dropout that keeps columns with probability `alpha` (paper, eq. dropout).
+    r"""Limit of dropout that keeps columns with probability `alpha` (paper, equation (34)).
 
     .. math:: \frac1\alpha\Bigl(G + \frac{1-\alpha}{\alpha}\,\mathrm{diag}\,G\Bigr)^{-1}X^\top y
 

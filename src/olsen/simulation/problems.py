@@ -126,7 +126,7 @@ COEFFICIENTS = ("gaussian", "fixed", "sparse", "aligned", "misaligned")
 
 @dataclass(frozen=True)
 class LinearProblem:
-    r"""A linear model to draw data from.
+    r"""A linear model to draw data from: equation (1) of the paper, for several distributions of rows.
 
     Parameters
     ----------

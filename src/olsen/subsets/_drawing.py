@@ -130,7 +130,7 @@ def draw(
     attempt: int = 0,
     threads: Threads | None = None,
 ) -> Subsets:
-    r"""Subsets of members ``start`` to ``stop``.
+    r"""Subsets of members ``start`` to ``stop`` (Assumption 3.1 of the paper).
 
     Parameters
     ----------

@@ -71,7 +71,9 @@ def overlap_variance(
 
     .. math:: \sigma^2 v, \qquad v = \frac{a\,t}{\tau^2 - (a+1)\,t}
 
-    for members of :math:`\tau` rows (`n_samples`), :math:`t` of which are shared. With all rows,
+    for members of :math:`\tau` rows (`n_samples`), :math:`t` of which are shared: Lemma 3.3 of the
+    paper, equation (15), a term of the sum (11). Lemma A.1, Lemma A.2 and equation (71) are the
+    steps of its proof. With all rows,
     :math:`v = a/(n-a-1)`; a member with itself is :math:`a = m,\; t = \tau`. Disjoint rows give
     zero.
 
@@ -103,8 +105,9 @@ def overlap_bias(
 
     .. math:: \|\beta_{(S_i\cup S_j)^c}\|^2 (1 + v)
 
-    with :math:`v` as in `overlap_variance`. It holds for every fixed signal and every given pair,
-    without averaging.
+    with :math:`v` as in `overlap_variance`: Lemma 3.2 of the paper, equation (14), a term of the sum
+    (10); its proof has the parts as (54) and (55). It holds for every fixed signal and every given
+    pair, without averaging.
 
     Status: exact when t = tau (all rows, or one member); heuristic otherwise. Broadcasts.
 
@@ -168,7 +171,8 @@ def expected_bias(
 
     .. math:: \frac{\|\beta\|^2}{k^2} \sum_{ij} E\Bigl[\frac{|(S_i\cup S_j)^c|}{p}\,(1 + v_{ij})\Bigr]
 
-    Arguments, designs and exceptions as in `expected_risk`.
+    It is the first term of equation (9) of the paper, as the sum (10). Arguments, designs and
+    exceptions as in `expected_risk`.
 
     Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments
     broadcast.
@@ -199,7 +203,8 @@ def expected_variance(
 
     .. math:: \frac{\sigma^2}{k^2} \sum_{ij} E[v_{ij}]
 
-    Arguments, designs and exceptions as in `expected_risk`.
+    It is the second term of equation (9) of the paper, as the sum (11). Arguments, designs and
+    exceptions as in `expected_risk`.
 
     Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments
     broadcast.

@@ -179,7 +179,7 @@ def ridge_matched_probabilities(Sigma: "ArrayLike", penalty: float, *, n: float)
     .. math:: \alpha_j = [\Sigma(\Sigma+\mu I)^{-1}]_{jj}, \qquad
               \lambda = \mu\bigl(n - \mathrm{tr}\,\Sigma(\Sigma+\mu I)^{-1}\bigr)
 
-    The paper's first open question: uniform sampling reaches the ridge optimum only when
+    The paper's first open question, equations (39) and (40): uniform sampling reaches the ridge optimum only when
     :math:`E\,S\Sigma_{SS}^{-1}S^\top = (\Sigma+\mu I)^{-1}`, which for a diagonal covariance needs these
     :math:`\alpha_j = \Sigma_{jj}/(\Sigma_{jj}+\mu)`. For a signal :math:`\beta \sim N(0, I/p)` the best penalty
     is :math:`p\sigma^2`.

@@ -30,6 +30,8 @@ def minimum_norm_risk(
 
     .. math:: \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same} + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}
 
+    Section 5.2 of the paper; the limit of the variance is its equation (41).
+
     One member of :math:`m` columns and :math:`\tau` rows loses the signal outside the row space;
     the left-out signal and the noise enter through the trace of an inverse Wishart matrix with the
     roles of rows and columns exchanged. Two members that share :math:`a` columns and :math:`t` rows

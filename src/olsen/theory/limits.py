@@ -82,7 +82,8 @@ def limiting_bias(
 
     :math:`\delta = \min(\alpha, \eta/\gamma)`; the second `B` is for :math:`\alpha\gamma > \eta` (interpolators).
     At the peak a finite ensemble gives ``inf`` (0 for alpha = 1: a square system is solved
-    exactly). Members with a penalty `lam`: see `limiting_risk`.
+    exactly). It falls with `k`: inequalities (27) and (28). Members with a penalty `lam`: see
+    `limiting_risk`.
 
     Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic. All
     arguments broadcast.
@@ -112,7 +113,8 @@ def limiting_variance(
               + \frac1k\,\frac{\min(\alpha\gamma, \eta)}{|\eta-\alpha\gamma|}\Bigr], \qquad
               \delta = \min(\alpha, \eta/\gamma)
 
-    Members with a penalty `lam`: see `limiting_risk`.
+    It falls with `k`: inequalities (29) and (30). Members with a penalty `lam`: see
+    `limiting_risk`.
 
     Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic, ``inf``
     at the peak. All arguments broadcast.
@@ -149,7 +151,7 @@ def limiting_risk(
     :math:`\delta = \eta/\gamma`, and the second fraction becomes the bias and variance of one interpolator
     (`limiting_bias`, `limiting_variance`). So the large ensemble is finite through the peak, a
     finite one is not. Noise-free excess risk. ``k=inf`` is the large ensemble. `mu`: see
-    `theory.optimal_mu`.
+    `theory.optimal_mu`. Assumption 3.4 defines the limit, equation (18) the risk.
 
     Members may be ridge regressions of penalty `lam`, that is :math:`\lambda/n`, n being all rows.
     Then
@@ -240,7 +242,8 @@ def optimal_alpha(
 
     .. math:: \alpha_* = \frac{2}{c + \sqrt{c^2-4\gamma}}, \qquad c = \gamma(\sigma^2+1)+1 \qquad (k = \infty)
 
-    and there :math:`R = 1-\alpha_*`, the optimal ridge risk (paper, Corollary). For eta below
+    and there :math:`R = 1-\alpha_*`, the optimal ridge risk: equations (77), (78) and
+    Corollary 3.7, equation (26), of the paper. Figure 3 has finite `k`. For eta below
     :math:`\alpha_*\gamma` the large ensemble is best at the peak, eta / gamma. For finite `k`: the best
     of a grid of 128 alphas, refined by bisection of the derivative; the end of the interval is
     returned when the risk is monotone (0: nothing beats the zero predictor).

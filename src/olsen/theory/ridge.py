@@ -41,7 +41,8 @@ def penalty_from_alpha(alpha: "ArrayLike", gamma: "ArrayLike") -> "Floats":
 
     .. math:: \frac{\lambda}{n} = \frac{(1-\alpha)(1-\alpha\gamma)}{\alpha}
 
-    Inverse of `alpha_from_penalty` on :math:`0 < \alpha \le \min(1, 1/\gamma)`.
+    The paper has it at the optimum only (Theorem 3.6). Inverse of `alpha_from_penalty` on
+    :math:`0 < \alpha \le \min(1, 1/\gamma)`.
 
     Status: theorem. Broadcasts.
 
@@ -68,7 +69,8 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
     .. math:: \frac{\kappa^2 + \sigma^2\gamma}{(1+\kappa)^2 - \gamma}, \qquad
               \texttt{lam} = \kappa\Bigl(1 - \frac{\gamma}{1+\kappa}\Bigr)
 
-    :math:`\kappa \ge 0` is the effective penalty. With :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
+    :math:`\kappa \ge 0` is the effective penalty, and the estimator that of equation (23) of the
+    paper, whose Proposition D.1 cites the risk. With :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
     at :math:`\alpha = \delta`, so ridge and the ensemble agree along the whole path, not at the
     optimum only. ``lam=0`` is ridgeless (minimum-norm) least squares.
 
@@ -160,7 +162,8 @@ def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
 
     .. math:: \frac12\Bigl(x + \sqrt{x^2 + 4\sigma^2}\Bigr), \qquad x = \frac{\gamma-1}{\gamma} - \sigma^2
 
-    Dobriban and Wager (2018, Theorem 2.1), in the paper's units. It equals :math:`1-\alpha_*`.
+    Dobriban and Wager (2018, Theorem 2.1), in the paper's units. It equals :math:`1-\alpha_*`, the
+    risk of the best large ensemble: Theorem 3.6, equation (24), and the Theorem (preview).
 
     Status: theorem. Broadcasts.
 
@@ -183,7 +186,10 @@ def optimal_ridge_penalty(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
 
     .. math:: \frac{\lambda_*}{n} = \gamma\sigma^2, \qquad\text{that is}\qquad \lambda_* = p\,\sigma^2
 
-    Status: theorem (ridge is then the posterior mean for beta ~ N(0, I / p)). Broadcasts.
+    Ridge is then the posterior mean for beta ~ N(0, I / p), the optimal linear predictor of
+    equation (25) of the paper.
+
+    Status: theorem. Broadcasts.
 
     Examples
     --------

@@ -15,13 +15,13 @@ from .limits import distance_to_peak
 
 
 def scaled_risk(risk: "ArrayLike", shrinkage: "ArrayLike", mu: "ArrayLike") -> "Floats":
-    r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper, eq.
-    mu-scaled-risk).
+    r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper,
+    equation (35)).
 
     .. math:: \mu^2 R + (1-\mu)^2 + 2\mu(1-\mu)(1-\delta)
 
-    `shrinkage` is :math:`\delta = E\langle\beta, b\rangle`: alpha for least-squares members,
-    :math:`\tau/p` for minimum-norm members on :math:`\tau` rows.
+    `shrinkage` is :math:`\delta = E\langle\beta, b\rangle`, from equations (109) and (112): alpha
+    for least-squares members, :math:`\tau/p` for minimum-norm members on :math:`\tau` rows.
 
     Status: exact at any n, p, k when `risk` is. All arguments broadcast.
 
@@ -57,7 +57,7 @@ def optimal_mu(
     .. math:: \mu_* = \frac{\delta}{R_k + 2\delta - 1}, \qquad \delta = \min(\alpha, \eta/\gamma)
 
     with :math:`R_k` the limiting risk of that `k`. It is 1 at the optimal alpha of the large
-    ensemble, below 1 for larger alpha and above 1 for smaller (paper, section 4.4).
+    ensemble, below 1 for larger alpha and above 1 for smaller (paper, equation (36)).
 
     Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
     broadcast.
@@ -82,6 +82,8 @@ def optimally_scaled_risk(
     r"""Limiting risk at the best scale.
 
     .. math:: 1 - \frac{\delta^2}{R_k + 2\delta - 1} = 1 - \mu_*\delta
+
+    Equation (37) of the paper; Figure 4 compares it with the risk without a scale.
 
     Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
     broadcast.
