@@ -120,7 +120,9 @@ def test_one_candidate_is_the_number_of_rows_as_it_is(seed):
         listed.fit(X, Y, weight)
         with case(settings):
             assert_array_equal(listed.coef_, single.coef_)
-            assert listed.max_samples_ == single.max_samples_
+            assert listed.max_samples_ == single.max_samples_ == (40 if rows == 40 else len(X))
+            if rows == 40:
+                assert all(len(rows_of_member) == 40 for rows_of_member in single.sample_subsets_)
             for name, values in single.cv_results_.items():
                 assert_array_equal(listed.cv_results_[name], values)
 

@@ -291,8 +291,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             k = np.inf if self.n_estimators == "auto" else float(self.n_estimators)
             design = self._determinantal_design(data, selection, seed, draws=k < np.inf)
             return self._fit_members(data, design, k, scale=selection.scale)
-        max_samples = 1.0 if selection.curve.row_fraction == 1 else selection.n_samples
-        design = self._design(data, seed, selection.size, max_samples)
+        design = self._design(data, seed, selection.size, selection.max_samples)
         fitted = self._fit_members(data, design, selection.n_estimators, scale=selection.scale)
         return replace(fitted, curve=selection.curve)
 

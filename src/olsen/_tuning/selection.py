@@ -139,14 +139,10 @@ class SizeSelection:
     candidates: list[SizeErrors]  # for every number of rows, the largest first
     chosen: int  # position of the chosen number of rows
     best: int  # position of the chosen size among those of the chosen number of rows
+    max_samples: int | float  # rows of a member, 1.0 for all rows
     n_estimators: int
     scale: float
     prediction: Array | None  # (n, q) of held-out rows
-
-    @property
-    def n_samples(self) -> int:
-        """Rows of a member."""
-        return self.candidates[self.chosen].n_samples
 
     @property
     def curve(self) -> RiskCurve:
@@ -530,18 +526,21 @@ def select_size(
         scale = data.scale(curves[chosen], best)
         if scale != 1:
             candidates = [data.scaled(curve, scale) for curve in curves]
+    n_rows = data.shape[0]
+    n_samples = curves[chosen].n_samples
     return SizeSelection(
         criterion=curves[chosen].criterion,
         candidates=[
             SizeErrors(
                 unscaled.n_samples,
                 curve.average,
-                _standard_error(curve, n_estimators, data.shape[0]),
+                _standard_error(curve, n_estimators, n_rows),
             )
             for unscaled, curve in zip(curves, candidates, strict=True)
         ],
         chosen=chosen,
         best=best,
+        max_samples=1.0 if n_samples == n_rows else n_samples,
         n_estimators=n_estimators,
         scale=scale,
         prediction=data.prediction(curves[chosen], best, scale),
