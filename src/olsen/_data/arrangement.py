@@ -51,15 +51,19 @@ class Arrangement:
         """
         n = problem.shape[0]
         if not merge_rows:
-            columns, _ = _orders(problem)
+            columns, _ = _orders(_Standardised.of(problem))
             return cls(columns, np.arange(n), np.arange(n))
-        first, distinct_row = _distinct_rows(problem)
+        unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
+        first, distinct_row = _distinct_rows(unweighted)
         n_repeats = n - len(first)
         # a single distinct row cannot be divided into folds
         if len(first) < 2 or (n_repeats and chance_explains(n_repeats, [problem.Y[:, 0]], problem)):
             first = np.arange(n)
             distinct_row = np.arange(n)
-        columns, order = _orders(_merged(problem, first, distinct_row))
+        if len(first) == n and problem.weight is None and problem.fit_intercept:
+            columns, order = _orders(unweighted)
+        else:
+            columns, order = _orders(_Standardised.of(_merged(problem, first, distinct_row)))
         position = np.empty(len(first), dtype=np.int64)
         position[order] = np.arange(len(first))
         return cls(columns, first[order], position[distinct_row])
@@ -101,13 +105,12 @@ def _merged(problem: RowData, first: Indices, distinct_row: Indices) -> RowData:
     return replace(merged, weight=weight)
 
 
-def _distinct_rows(problem: RowData) -> tuple[Indices, Indices]:
+def _distinct_rows(Z: _Standardised) -> tuple[Indices, Indices]:
     """Index of the first of all equal rows, and for every row the position of the first row that it
     equals.
     """
-    p = problem.shape[1]
-    unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
-    keys = [problem.Y[:, 0] - problem.Y[:, 0].mean(), *unweighted.times(random_numbers(p, 2)).T]
+    y = Z.problem.Y[:, 0]
+    keys = [y - y.mean(), *Z.times(random_numbers(len(Z.unit), 2)).T]
     rank = _ranks(keys)
     _, first, distinct_row = np.unique(rank, return_index=True, return_inverse=True)
     in_order = np.argsort(first)  # so that rows without repeats keep their positions
@@ -140,16 +143,15 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> b
     return True
 
 
-def _orders(problem: RowData) -> tuple[Indices, Indices]:
+def _orders(Z: _Standardised) -> tuple[Indices, Indices]:
     """Columns and rows in the order of their content."""
-    p = problem.shape[1]
-    Z = _Standardised.of(problem)
+    problem = Z.problem
     weight = problem.weights / problem.total_weight
     y = problem.Y[:, 0] - problem.means[1][0]
     along = Z.transposed_times(np.column_stack([weight * y, weight * y**2]))  # (p, 2)
     twice = Z.transposed_times((weight * Z.times(along[:, :1])[:, 0])[:, None])[:, 0]
     column_rank = _ranks([np.abs(along[:, 0]), np.abs(along[:, 1]), along[:, 0] * twice])
-    direction = random_numbers(p, 1)[column_rank]
+    direction = random_numbers(len(Z.unit), 1)[column_rank]
     row_rank = _ranks([np.abs(y), Z.times(direction)[:, 0], y])
     return np.argsort(column_rank, kind="stable"), np.argsort(row_rank, kind="stable")
 

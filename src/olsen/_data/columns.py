@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._execution.threads import Threads, cached_property
+from .._execution.threads import Threads
 from .._kernel.wrappers import MemberData
 from .._trust import EPS, rounding_of_factors
 from .moments import constant_columns
@@ -35,13 +35,7 @@ class Columns:
     mean_weights: NDArray[
         np.float64
     ]  # (rows,) weight of every row in the means, zero without intercept
-    far: NDArray[np.float64]  # (p,) rounding of each column by centring
-    relative: float  # fraction of a relation's length below which it is rounding
-
-    @cached_property
-    def for_kernels(self) -> MemberData:
-        """Arrays by which kernels confirm dependent columns."""
-        return MemberData(self.A, self.Y, self.far, self.relative)
+    for_kernels: MemberData  # arrays by which kernels confirm dependent columns
 
     @classmethod
     def from_problem(
@@ -51,6 +45,8 @@ class Columns:
         part = problem if rows is None else problem.take(rows)
         n, p = problem.shape
         mean_x, mean_y = part.means
+        total_weight = part.total_weight
+        null_rank = problem.null_rank
         root = np.sqrt(problem.weights)
         memory.require(
             8.0 * n * p,
@@ -76,8 +72,6 @@ class Columns:
                 work(start, start + step)
         else:
             threads.without_blas(work, p)
-        total_weight = part.total_weight
-        null_rank = problem.null_rank
         if null_rank:
             A_part = A if rows is None else A[:, rows]
             squares = (
@@ -102,18 +96,19 @@ class Columns:
         p, n = A.shape
         q = Y.shape[1]
         size = _padded(n)
+        padded_A = np.ascontiguousarray(A if size == n else np.pad(A, ((0, 0), (0, size - n))))
         padded_Y = np.zeros((size, q))
         padded_Y[: len(Y)] = Y
+        far = np.zeros(p) if far is None else far
         return cls(
-            A=np.ascontiguousarray(A if size == n else np.pad(A, ((0, 0), (0, size - n)))),
+            A=padded_A,
             Y=padded_Y,
             n=n,
             mean_x=np.zeros(p),
             mean_y=np.zeros(q),
             root=np.ones(size),
             mean_weights=np.zeros(size),
-            far=np.zeros(p) if far is None else far,
-            relative=relative,
+            for_kernels=MemberData(padded_A, padded_Y, far, relative),
         )
 
 

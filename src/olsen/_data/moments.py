@@ -125,10 +125,14 @@ class Moments:
         return reduce(Moments.merge, parts)
 
 
-def training_moments(folds: list[Moments]) -> list[Moments]:
-    """Moments of all folds but one, for each fold, by merging: subtracting from the total would
-    cancel.
+def training_moments(folds: list[Moments], n_repeats: int = 1) -> list[Moments]:
+    """Moments of all folds of a repeat but one, for each fold, by merging: subtracting from the
+    total would cancel.
     """
+    if n_repeats > 1:
+        n_folds = len(folds) // n_repeats
+        repeats = [folds[i : i + n_folds] for i in range(0, len(folds), n_folds)]
+        return [train for repeat in repeats for train in training_moments(repeat)]
     first_folds = list(accumulate(folds[:-1], Moments.merge))
     last_folds = list(accumulate(folds[:0:-1], Moments.merge))[::-1]
     inner = [

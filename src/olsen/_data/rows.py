@@ -361,7 +361,7 @@ class RowData:
     def take(self, rows: Indices, moments: Moments | None = None) -> RowData:
         """RowData on some of the rows, with their moments if the caller has computed any."""
         take = self.space.xp.take
-        row_indices = self.space.put(rows)
+        row_indices = rows if self.space.on_host else self.space.put(rows)
         X = (
             sp.csc_array(sp.csr_array(self.X)[rows])
             if sp.issparse(self.X)

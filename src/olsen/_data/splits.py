@@ -6,8 +6,6 @@ rows and of rows in blocks.
 
 from __future__ import annotations
 
-from itertools import chain
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -102,7 +100,4 @@ def moments_of_training_rows(
     moments = of_row_sets(
         X, problem.Y, problem.weight, parts, centre=problem.fit_intercept, threads=threads
     )
-    if not partition:
-        return moments
-    merged = (training_moments(moments[i : i + n_folds]) for i in range(0, len(moments), n_folds))
-    return list(chain.from_iterable(merged))
+    return training_moments(moments, n_repeats) if partition else moments

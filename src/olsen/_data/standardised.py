@@ -54,7 +54,7 @@ class StandardisedMoments:
         squares = np.ascontiguousarray(np.diagonal(G))
         return cls(G, C, squares, moments.n_rows, moments.weight)
 
-    @property
+    @cached_property
     def copies(self) -> Copies:
         """Columns that are copies of each other."""
         return Copies.of(self.products @ random_numbers(len(self.C), 2))
@@ -123,7 +123,7 @@ class StandardisedRows:
         """Sums of squares of the columns, (p,)."""
         return np.asarray(np.einsum("lj,lj->j", self.A, self.A))
 
-    @property
+    @cached_property
     def copies(self) -> Copies:
         """Columns that are copies of each other."""
         return Copies.of(self.A.T @ random_numbers(len(self.A), 2))

@@ -92,7 +92,9 @@ class Members:
         return self.counts / len(self.weights)
 
     def on_host(self) -> Members:
-        """Members as NumPy arrays."""
+        """Members as NumPy arrays; itself if its arrays are."""
+        if self.space.on_host:
+            return self
         coef, intercept, mean_y = (
             np.asarray(self.space.get(a)) for a in (self.coef, self.intercept, self.mean_y)
         )

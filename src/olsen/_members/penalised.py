@@ -265,7 +265,7 @@ def members(train: Standardised, columns: Indices) -> Array:
     p = len(train.squares)
     features = Subsets(p, m * np.arange(k + 1), columns.ravel())
     if train.rows is None:
-        values = _solve_members_of_moments(train, features)
+        values = _solve_members_of_moments(train, features, columns.shape)
     else:
         values = solve_members_of_rows(train.rows, features, Threads()).values
     coefs = np.zeros((k, p))
@@ -273,11 +273,12 @@ def members(train: Standardised, columns: Indices) -> Array:
     return coefs
 
 
-def _solve_members_of_moments(train: StandardisedMoments, features: Subsets) -> Array:
-    """Coefficients (entries, 1) of least squares on subsets of the columns, from moments."""
+def _solve_members_of_moments(
+    train: StandardisedMoments, features: Subsets, shape: tuple[int, int]
+) -> Array:
+    """Coefficients (entries, 1) of least squares on k subsets of m columns, `shape`, from moments."""
     p = len(train.C)
-    k = len(features)
-    m = int(features.sizes[0])
+    k, m = shape
     G = train.products.copy()
     np.einsum("ii->i", G)[:] *= 1 + JITTER
     if 2 * m > p > MAX_DIRECT_COLUMNS:

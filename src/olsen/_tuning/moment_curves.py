@@ -32,7 +32,7 @@ from .._data.folds import HeldOutMoments
 from .._data.moments import Moments, training_moments
 from .._execution.arrays import Space
 from .._trust import SMALLEST_PIVOT
-from .risk_curves import Paths, RowCurve, pair_means, require_rows_left
+from .risk_curves import Paths, RowCurve, balanced_groups, pair_means, require_rows_left
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -135,7 +135,7 @@ def _curve(folds: list[Moments], sizes: Indices, paths: Paths, products: Array) 
     mean_square = (products[0] + products[1] + (k - 2) * products[2]) / k @ (weight / weight.sum())
     curve = RowCurve.from_products(
         sizes=sizes,
-        n_items=p,
+        group_sizes=balanced_groups(sizes, p),
         design=paths.design,
         weight=weight,
         products=products,

@@ -36,7 +36,7 @@ from .._data.columns import Columns
 from .._data.moments import Moments
 from .._data.rows import RowData
 from .._data.splits import Splits
-from .._execution.threads import Threads, cached_property
+from .._execution.threads import Threads
 from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 
 Array = NDArray[np.float64]
@@ -112,20 +112,9 @@ class RiskCurve:
     """Pair means by member size: the error of any number of members."""
 
     sizes: Indices
-    n_items: int  # columns that members are drawn from
+    group_sizes: list[Indices]  # for every kind of S, see :func:`balanced_groups`
     design: str
     products: Array  # (3, sizes) A, S and C; (5, sizes) with three kinds of S for row subsets
-    row_fraction: float = 1.0  # of the rows in a member
-
-    @classmethod
-    def mean_of(cls, curves: list[RiskCurve]) -> RiskCurve:
-        """Average the curves of several targets over the sizes that all curves have."""
-        first = curves[0]
-        if len(curves) == 1:
-            return first
-        n_sizes = min(len(curve.sizes) for curve in curves)
-        products = np.mean([curve.products[:, :n_sizes] for curve in curves], axis=0)
-        return replace(first, sizes=first.sizes[:n_sizes], products=products)
 
     def lower_bound_corrections(self, mean_square: Array) -> Array:
         """Corrections of the shape of `products` that lift S and C to their lower bounds, which few
@@ -143,24 +132,15 @@ class RiskCurve:
         lifted = between + between_lift
         lifts = [
             np.maximum(0.0, lifted - (single - lifted) / np.maximum(group - 1, 1) - products)
-            for group, products in zip(self._group_sizes, within, strict=True)
+            for group, products in zip(self.group_sizes, within, strict=True)
         ]
         return np.stack([np.zeros(len(single)), *lifts, between_lift])
-
-    @cached_property
-    def _group_sizes(self) -> list[Indices]:
-        """Number of members in a balanced group, for every size and every kind of S."""
-        columns = subsets.group_size(self.sizes / self.n_items)
-        if len(self.products) == 3:
-            return [columns]
-        rows = np.full_like(columns, subsets.group_size(self.row_fraction))
-        return [columns, rows, np.minimum(columns, rows)]
 
     def _fractions_within_groups(self, k: int) -> list[Array]:
         """Fraction of the ordered pairs of k members that are of each kind of S, for every size."""
         if self.design != "balanced":
             return [np.zeros(len(self.sizes))] * (len(self.products) - 2)
-        columns, *further = self._group_sizes
+        columns, *further = self.group_sizes
         of_columns = _pairs_within_groups(k, columns)
         if not further:
             return [of_columns / k**2]
@@ -182,15 +162,32 @@ class RiskCurve:
         """Estimated error at every size for k members."""
         return self.combine(self.products, k)
 
+    def part(self, sizes: slice) -> RiskCurve:
+        """The curve at some of its sizes."""
+        group_sizes = [groups[sizes] for groups in self.group_sizes]
+        return RiskCurve(self.sizes[sizes], group_sizes, self.design, self.products[:, sizes])
+
     def members_for(self, index: int, excess: float) -> int:
         """Number of members at which the error of one size is at most 1 + `excess` times that of
         infinitely many.
         """
-        only = slice(index, index + 1)
-        curve = replace(self, sizes=self.sizes[only], products=self.products[:, only])
+        curve = self.part(slice(index, index + 1))
         limit = (1 + excess) * curve.mse(np.inf)[0]
         candidates = np.unique(np.rint(np.geomspace(10, 5000, 200)).astype(int))
         return next((int(k) for k in candidates if curve.mse(k)[0] <= limit), 5000)
+
+
+def balanced_groups(
+    sizes: Indices, n_columns: int, row_fraction: float | None = None
+) -> list[Indices]:
+    """Number of members in a balanced group, for every size: of columns and, for members that see a
+    fraction of the rows, of rows and of both.
+    """
+    columns = subsets.group_size(sizes / n_columns)
+    if row_fraction is None:
+        return [columns]
+    rows = np.full_like(columns, subsets.group_size(row_fraction))
+    return [columns, rows, np.minimum(columns, rows)]
 
 
 def _pairs_within_groups(k: int, *group_sizes: Indices) -> Array:
@@ -218,16 +215,15 @@ class RowCurve:
     def from_products(
         cls,
         sizes: Indices,
-        n_items: int,
+        group_sizes: list[Indices],
         design: str,
         weight: Array,
         products: Array,
         residual: Array,
-        row_fraction: float = 1.0,
     ) -> RowCurve:
         """Build the curve from A, S and C of every row."""
         means = products @ (weight / weight.sum())
-        average = RiskCurve(sizes, n_items, design, means, row_fraction)
+        average = RiskCurve(sizes, group_sizes, design, means)
         return cls(average, weight, products, residual)
 
     def with_products(self, products: Array, residual: Array) -> RowCurve:
@@ -370,7 +366,7 @@ class _Batches:
         self.sizes = sizes
         self.count = 0
         self.n_items = n_items
-        self._row_fraction = row_fraction
+        self._group_sizes = balanced_groups(sizes, n_items, row_fraction)
         self._weight = weight
         self._design = paths.design
         self._members_per_batch = 2 * paths.batch
@@ -388,7 +384,7 @@ class _Batches:
         """Sums over the members of one batch, from the residuals of each."""
         return (
             _sum_of_pairs(residuals)
-            if self._row_fraction is None
+            if len(self._group_sizes) == 1
             else _sum_of_pairs_with_rows(residuals)
         )
 
@@ -406,6 +402,7 @@ class _Batches:
         """Drop sizes beyond the last one whose error is close to the smallest."""
         n_sizes = _n_sizes_to_follow(self._curve().mse(100))
         self.sizes = self.sizes[:n_sizes]
+        self._group_sizes = [groups[:n_sizes] for groups in self._group_sizes]
         self._sums = self._sums[:, :n_sizes]
         self._limit_errors = [errors[:n_sizes] for errors in self._limit_errors]
 
@@ -421,18 +418,16 @@ class _Batches:
         products = _products(self._sums[1:], residual**2, n_members)
         return RowCurve.from_products(
             sizes=self.sizes,
-            n_items=self.n_items,
+            group_sizes=self._group_sizes,
             design=self._design,
             weight=self._weight,
             products=products.mean(axis=3),
             residual=residual,
-            row_fraction=1.0 if self._row_fraction is None else self._row_fraction,
         ).raised()
 
     def _curve(self) -> RiskCurve:
         products, mean_square = self._averaged(self._sums, self.count)
-        row_fraction = 1.0 if self._row_fraction is None else self._row_fraction
-        curve = RiskCurve(self.sizes, self.n_items, self._design, products, row_fraction)
+        curve = RiskCurve(self.sizes, self._group_sizes, self._design, products)
         return replace(curve, products=products + curve.lower_bound_corrections(mean_square))
 
     def _averaged(self, sums: Array, n_batches: int) -> tuple[Array, Array]:
@@ -662,7 +657,7 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
     between = ((total**2 - square) / (count * (count - 1))).mean(axis=2)
     curve = RowCurve.from_products(
         sizes=sizes,
-        n_items=p,
+        group_sizes=balanced_groups(sizes, p),
         design="independent",
         weight=problem.weights * has_pairs,
         products=np.stack([single, between, between]),
@@ -690,9 +685,10 @@ def kfold(
     folds = []
     for f, (train, test) in enumerate(splits):
         fold = problem.take(train, None if training is None else training[f])
+        data = PathData.from_problem(fold, shared=training is not None)
         X = problem.X[test]
-        X = (X.toarray() if hasattr(X, "toarray") else X) - fold.means[0]
-        folds.append((PathData.from_problem(fold, shared=training is not None), X, problem.Y[test]))
+        X = (X.toarray() if hasattr(X, "toarray") else X) - data.columns.mean_x
+        folds.append((data, X, problem.Y[test]))
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         by_member: list[list[Array]] = [[] for _ in orders]
