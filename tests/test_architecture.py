@@ -302,7 +302,7 @@ NODES = {
     "figures": 7800,
     "modules": 8000,
     "subsets": 7000,
-    "displays": 6400,
+    "displays": 6800,
     "_adaptive": 5600,
     "_execution": 4800,
     "_data": 27100,

@@ -34,6 +34,7 @@ from olsen.displays import (
     IntervalDisplay,
     RiskCurveDisplay,
     TuningCurveDisplay,
+    TuningPlaneDisplay,
 )
 from olsen.simulation import Ensemble, LinearProblem, run
 from random_problems import gaussian
@@ -140,6 +141,9 @@ except ModuleNotFoundError as error:
 
 CALLS = {  # functions of an estimator, rows, targets and axes
     TuningCurveDisplay: lambda model, X, y, ax=None: TuningCurveDisplay.from_estimator(
+        model, ax=ax
+    ),
+    TuningPlaneDisplay: lambda model, X, y, ax=None: TuningPlaneDisplay.from_estimator(
         model, ax=ax
     ),
     CoefficientDisplay: lambda model, X, y, ax=None: CoefficientDisplay.from_estimator(
@@ -283,6 +287,32 @@ def test_a_peak_does_not_hide_the_minimum():
     assert (
         artist(display.ax_, "10 members").get_ydata()[-1] == 1e6
     )  # it is drawn, and leaves the panel
+
+
+# TuningPlaneDisplay
+
+
+def test_the_plane_has_every_candidate_in_the_strip_of_its_rows():
+    model = OLSEnsembleRegressorCV(25, max_samples=[0.4, 1.0, 0.7], random_state=0).fit(*TRAIN)
+    display = TuningPlaneDisplay.from_estimator(model)
+    results = model.cv_results_
+    mse = -results["mean_test_score"]
+    rows = [24, 42, 60]
+    assert ticks(display.ax_.yaxis) == [str(count) for count in rows]
+    strips = display.ax_.collections
+    assert len(strips) == 3
+    for count, strip in zip(rows, strips, strict=True):
+        of_count = results["param_max_samples"] == count
+        assert_array_equal(np.ravel(strip.get_array()), mse[of_count])
+        assert strip.get_clim() == (mse.min(), min(mse.max(), 2 * mse.min()))
+    mark = artist(display.ax_, "chosen").get_xydata().tolist()
+    assert mark == [[model.max_features_, rows.index(model.max_samples_)]]
+    near = mse <= mse.min() + results["std_test_score"][model.best_index_]
+    marked = artist(display.ax_, "within one standard error").get_xydata()
+    assert_array_equal(marked[:, 0], results["param_max_features"][near])
+    assert_array_equal(np.take(rows, marked[:, 1].astype(int)), results["param_max_samples"][near])
+    colour_bar = display.figure_.axes[1]
+    assert colour_bar.get_ylabel() == "mean squared error, leave-one-out"
 
 
 # RiskCurveDisplay

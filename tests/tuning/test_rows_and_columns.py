@@ -146,6 +146,24 @@ def test_the_order_of_the_candidates_and_pickles_change_nothing(seed):
     assert {len(columns) for columns in model.feature_subsets_} == {shape[1]}
 
 
+def test_the_choice_does_not_depend_on_the_random_state_or_on_units(seed):
+    X, Y = random_problem(seed, q=2)
+    weight = np.random.default_rng(seed).uniform(0, 2, len(X))
+    settings = {"n_estimators": 40, "max_samples": [0.4, 0.7, 1.0]}
+    model = OLSEnsembleRegressorCV(random_state=0, **settings).fit(X, Y, weight)
+    for random_state, units, n_jobs in [(1, 1.0, None), (None, 1e3, None), (5, 1.0, 2)]:
+        other = OLSEnsembleRegressorCV(random_state=random_state, n_jobs=n_jobs, **settings)
+        other.fit(X * units, Y, weight)
+        with case(random_state, units, n_jobs):
+            assert other.best_index_ == model.best_index_
+            assert (other.max_samples_, other.max_features_) == (
+                model.max_samples_,
+                model.max_features_,
+            )
+            for name in ("mean_test_score", "mean_test_score_infinity", "std_test_score"):
+                assert_allclose(other.cv_results_[name], model.cv_results_[name], rtol=1e-7)
+
+
 def test_candidates_that_cannot_be_compared_are_refused():
     X, y, _ = gaussian(0, n=40, p=20)
     many_rows = np.tile(X, (30, 1)), np.tile(y, 30)

@@ -13,7 +13,7 @@ from .coefficients import CoefficientDisplay
 from .convergence import ConvergenceDisplay
 from .intervals import IntervalDisplay
 from .risk import RiskCurveDisplay
-from .tuning import TuningCurveDisplay
+from .tuning import TuningCurveDisplay, TuningPlaneDisplay
 
 __all__ = [
     "CoefficientDisplay",
@@ -21,4 +21,5 @@ __all__ = [
     "IntervalDisplay",
     "RiskCurveDisplay",
     "TuningCurveDisplay",
+    "TuningPlaneDisplay",
 ]

@@ -1,4 +1,4 @@
-"""Tuning curve of the size of the members."""
+"""Tuning curve of the size of the members, and the plane of their rows and columns."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -149,4 +149,135 @@ class TuningCurveDisplay:
             ax.set_ylim(0.0, 4 * self.best_mse)
         error_name = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
         finish(ax, "best", xlabel="columns in a member", ylabel=error_name)
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class TuningPlaneDisplay:
+    """Estimated error of prediction over rows and columns of members, with the pair that was chosen.
+
+    Parameters
+    ----------
+    sizes : array-like of shape (n_candidates,)
+        Columns per member of every candidate.
+    samples : array-like of shape (n_candidates,)
+        Rows per member of every candidate.
+    mse : array-like of shape (n_candidates,)
+        Estimated mean squared error.
+    standard_error : float
+        Standard error of the smallest error over rows.
+    best_index : int
+        The candidate that was chosen.
+    criterion : {"loo", "kfold", "gcv", "oob"}, default="loo"
+        Criterion by which errors were estimated.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the drawing.
+    figure_ : matplotlib Figure
+        The figure.
+
+    Notes
+    -----
+    Every number of rows is a strip, whose candidates reach to the middle between neighbours. Errors
+    beyond twice the smallest one have the last colour; points mark errors within one standard error
+    of the smallest.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from olsen import OLSEnsembleRegressorCV
+    >>> from olsen.displays import TuningPlaneDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = OLSEnsembleRegressorCV(50, max_samples=[0.25, 0.5, 1.0], random_state=0).fit(X, y)
+    >>> display = TuningPlaneDisplay.from_estimator(model)
+    >>> bool(display.samples[display.best_index] == model.max_samples_)
+    True
+    """
+
+    __module__ = "olsen.displays"
+
+    sizes: Array
+    samples: Array
+    mse: Array
+    _: KW_ONLY
+    standard_error: float
+    best_index: int
+    criterion: str = "loo"
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Draw the plane of an estimator.
+
+        Parameters
+        ----------
+        estimator : OLSEnsembleRegressorCV
+            A fitted model, usually with a list as `max_samples`, or a pipeline that ends with one.
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        display : TuningPlaneDisplay
+            With the drawing done. Errors are means over targets.
+        """
+        estimator = split_model(
+            estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead."
+        ).estimator
+        results = estimator.cv_results_
+        display = cls(
+            sizes=results["param_max_features"],
+            samples=results["param_max_samples"],
+            mse=-results["mean_test_score"],
+            standard_error=float(results["std_test_score"][estimator.best_index_]),
+            best_index=int(estimator.best_index_),
+            criterion=estimator.criterion_,
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the plane.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        display : TuningPlaneDisplay
+        """
+        self.figure_, ax, _ = panels(ax)
+        self.ax_ = ax
+        sizes = np.asarray(self.sizes)
+        mse = np.asarray(self.mse)
+        counts, strips = np.unique(self.samples, return_inverse=True)
+        finite = mse[np.isfinite(mse)]
+        least = finite.min()
+        most = min(2 * least, finite.max())
+        for strip in range(len(counts)):
+            of_strip = np.flatnonzero(strips == strip)
+            middles = (sizes[of_strip][1:] + sizes[of_strip][:-1]) / 2
+            edges = np.r_[sizes[of_strip][0] - 0.5, middles, sizes[of_strip][-1] + 0.5]
+            colours = ax.pcolormesh(
+                edges,
+                [strip - 0.5, strip + 0.5],
+                mse[of_strip][None],
+                cmap="viridis_r",
+                vmin=least,
+                vmax=most,
+            )
+        is_near = mse <= least + self.standard_error
+        near = {"color": "white", "mec": BLACK, "mew": 0.6, "ms": 4}
+        ax.plot(sizes[is_near], strips[is_near], "o", label="within one standard error", **near)
+        best_size = sizes[self.best_index]
+        name = f"chosen: {best_size:.4g} columns, {self.samples[self.best_index]} rows"
+        mark = {"ms": 10, "mfc": "none", "mew": 2, "color": VERMILION, "ls": "none"}
+        ax.plot(best_size, strips[self.best_index], "D", label=name, **mark)
+        extend = "max" if most < finite.max() else "neither"
+        error_name = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
+        self.figure_.colorbar(colours, ax=ax, extend=extend, label=error_name)
+        ax.set_yticks(range(len(counts)), [f"{count:g}" for count in counts])
+        finish(ax, 2, xlabel="columns in a member", ylabel="rows in a member")
         return self
