@@ -157,6 +157,7 @@ docs: $(READY)  ## the site, complete without network, in docs/_build/html: make
 	OLSEN_GALLERY=$(or $(GALLERY),1) $(BIN)/python -m sphinx -b html -n -W --keep-going -q \
 	  -d docs/_build/doctrees docs docs/_build/html
 	$(BIN)/python docs/check_site.py docs/_build/html
+	@echo 'the site is in docs/_build/html/index.html'
 
 reproduce: $(READY)  ## the paper's figures, and those it lacks
 	$(BIN)/olsen reproduce --scale paper --out out/figures --force

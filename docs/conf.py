@@ -39,6 +39,7 @@ extensions = [
     "explorer_page",
     "ours",
     "pictures",
+    "public_names",
     "repository",
     "status",
     "subscripts",
@@ -50,7 +51,7 @@ templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [
     # Fields of dataclasses, named in their own docstrings: they have no page of their own.
-    ("py:obj", "score|risk|k|max_features|max_samples|nonzeros")
+    ("py:obj", "score|risk|k|max_features|max_samples|nonzeros|strength")
 ]
 suppress_warnings = ["config.cache"]  # sphinx-gallery's settings hold functions
 default_role = "autolink"  # `name` in a docstring is a link where it names something public
