@@ -8,9 +8,8 @@ import numpy as np
 
 from machine import product
 from olsen import subsets
-from olsen._data.columns import Columns
 from olsen._execution.threads import Threads
-from olsen._kernel import _native as _kernel
+from olsen._kernel import wrappers as kernels
 from problems import linear
 from timing import best, interleave, judged, summary
 
@@ -84,20 +83,17 @@ def kernel(m, p, k):
     G = X.T @ X
     C = np.column_stack([X.T @ y, *np.random.default_rng(1).standard_normal((TARGETS - 1, p))])
     features = subsets.draw(p, k, rng=0, size=m, design="balanced")
-    out = (
-        np.empty((len(features.indices), 1)),
-        np.empty(k),
-        np.empty(k),
-    )  # one target, the others are probes
-    scale = np.sqrt(np.diagonal(G))
-    none = Columns.plain(
-        np.zeros((p, 0)), np.zeros((0, 1))
-    )  # no columns depend on each other: the data are not needed
-    given = G, C, scale, none.A, none.Y, none.far, none.relative
-    lists = features.indptr[:-1], features.indptr[1:], features.indices
-
-    def work(start, stop):
-        _kernel.solve_principal(start, stop, *given, *lists, *out)
+    arguments = {
+        "G": G,
+        "C": C,
+        "scale": np.sqrt(np.diagonal(G)),
+        "data": kernels.MemberData.none(p),  # no columns depend on each other
+        "columns": kernels.Lists.of(features.indptr, features.indices),
+        "values": np.empty((len(features.indices), 1)),  # of one target; the others are probes
+        "ratios": np.empty(k),
+        "probed": np.empty(k),
+    }
+    work = partial(kernels.solve_principal, **arguments)
 
     return lambda n_threads: Threads(n_threads)(work, k)
 
