@@ -396,3 +396,33 @@ def test_asv_suite_runs_once():
         for name in names:
             with case(cls.__name__, name):
                 getattr(suite, name)(*arguments)
+
+
+def test_comparisons_with_other_libraries_run_at_toy_size():
+    """Peers that are not installed have no entry; those that are reach the gap they are timed at."""
+    [lasso] = load("groups.lasso").run(True)
+    assert lasso["gaps"]["scikit-learn"] <= 1e-4 < 1 > lasso["gaps"]["olsen"]
+    [intervals] = load("groups.conformal").run(True)
+    assert 0.5 < intervals["olsen"]["coverage"] <= 1
+    one_pass = load("groups.one_pass")
+    [row] = one_pass.run(True)
+    for group, toy in (("lasso", lasso), ("conformal", intervals), ("one_pass", row)):
+        assert load(f"groups.{group}").cells(toy)
+
+
+def test_the_interval_score_is_width_plus_penalties():
+    ends = np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 2.0]])
+    score = load("groups.conformal").interval_score(ends, np.array([0.5, 3.0, 0.5]))
+    assert score == pytest.approx((1 + 2 + 1 + 20 * (1.0 + 0.5)) / 3)
+
+
+def test_the_duality_gap_of_the_exact_lasso_is_zero():
+    """On orthogonal columns the lasso is a soft threshold."""
+    lasso = load("groups.lasso")
+    X = np.sqrt(8) * np.linalg.qr(np.random.default_rng(0).standard_normal((8, 3)))[0]
+    y = X @ [1.0, -0.5, 0.1]
+    products = X.T @ y / 8
+    exact = np.sign(products) * np.maximum(np.abs(products) - 0.2, 0)
+    penalties = np.array([0.2])
+    assert lasso.gap(X, y, penalties, exact[None]) < 1e-14
+    assert lasso.gap(X, y, penalties, np.zeros((1, 3))) > 0.1

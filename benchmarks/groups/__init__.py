@@ -6,6 +6,7 @@ The run of those in FROM_A_FOLDER also takes the folder of tables, or None.
 
 from . import (
     choice,
+    conformal,
     determinantal,
     figure,
     fit,
@@ -14,6 +15,8 @@ from . import (
     intervals,
     iteration,
     kernel,
+    lasso,
+    one_pass,
     predict,
     real,
     tables,
@@ -40,5 +43,8 @@ GROUPS = {
     "tuning": tuning,
     "figure2": figure,
     "fresh": fresh,
+    "lasso": lasso,
+    "conformal": conformal,
+    "one_pass": one_pass,
 }
-FROM_A_FOLDER = {"real"}
+FROM_A_FOLDER = {"real", "conformal"}
