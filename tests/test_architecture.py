@@ -299,7 +299,7 @@ NODES = {
     "cli": 22500,
     "theory": 18800,
     "_report": 10200,
-    "figures": 7800,
+    "figures": 9000,
     "modules": 8000,
     "subsets": 7000,
     "displays": 6800,

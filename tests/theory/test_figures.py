@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, figures, theory
 from olsen.figures import RECIPES, plans, reproduction
 from olsen.figures.draw import PICTURES
@@ -135,7 +136,8 @@ def test_reproduce_writes_table_manifest_and_pictures(tmp_path, monkeypatch):
     recipe = replace(RECIPES["figure8"], quick={"trials": 3, "points": 2})
     monkeypatch.setitem(reproduction.RECIPES, "figure8", recipe)
     reports = []
-    out = {suffix: tmp_path / f"figure8.{suffix}" for suffix in ("csv", "json", "pdf", "png")}
+    suffixes = ("csv", "json", "md", "pdf", "png", "tex")
+    out = {suffix: tmp_path / f"figure8.{suffix}" for suffix in suffixes}
     (report,) = figures.reproduce(
         ["figure8"], scale="quick", out=tmp_path, n_jobs=2, progress=lambda *a: reports.append(a)
     )
@@ -145,9 +147,36 @@ def test_reproduce_writes_table_manifest_and_pictures(tmp_path, monkeypatch):
     assert (manifest["seed"], manifest["constants"]["n"]) == (2020, 200)
     assert manifest["deviation"] == report["deviation"]
     assert reports[-1][0] == "figure8" and reports[-1][1] == reports[-1][2]
+    largest = [entry["largest"] for entry in report["deviation"].values()]
+    for suffix in ("md", "tex"):
+        text = out[suffix].read_text(encoding="utf-8")
+        for words in ["Figure 8", "$n = 200$", "over 3 trials (seed 2020)", *largest]:
+            with case(suffix, words):
+                assert (f"{words:.1f} standard errors" if words in largest else words) in text
     first_run = [out[suffix].read_bytes() for suffix in ("csv", "png")]
     figures.reproduce(["figure8"], scale="quick", out=tmp_path)
     assert first_run == [out[suffix].read_bytes() for suffix in ("csv", "png")]
+
+
+@pytest.mark.parametrize("scale", figures.SCALES)
+def test_captions_have_the_constants_of_their_scale(scale):
+    """Numbers of the caption are those of the recipe, and the TeX has whole formulas and groups."""
+    table = {"kind": ["simulation"], "trials": [7], "mean": [1.0], "expected": [1.3]}
+    table |= {"standard_error": [0.1], "status": ["exact"], "series": ["a"], "x": [1.0]}
+    for number, (name, recipe) in enumerate(RECIPES.items(), start=1):
+        words = figures.caption(name, table, scale=scale, rng=11)
+        with case(name):
+            assert words.source.startswith(f"Figure {number}")
+            assert ("LeJeune" in words.source) == (number <= 4)
+            constants = recipe.at(scale)
+            for letter in ("n", "p", "sigma"):
+                if hasattr(constants, letter):
+                    assert f"{getattr(constants, letter):g}" in words.text
+            assert "3.0 standard errors from exact theory (1 points)" in words.text
+            assert ("(seed 11)" in words.text) == (constants.trials > 0)
+            tex = words.tex(name)
+            assert tex.count("$") % 2 == 0 and tex.count("{") == tex.count("}")
+            assert f"{{{name}.pdf}}" in tex and f"]({name}.png)" in words.markdown(name)
 
 
 def test_deviation_ignores_points_without_theory():

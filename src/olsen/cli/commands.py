@@ -553,7 +553,7 @@ def reproduce(
     scale : str
         "paper" for the settings in the paper's captions, "quick" for fewer trials and points.
     out : path
-        Folder for tables, manifests, PDF and PNG files.
+        Folder for tables, manifests, captions, PDF and PNG files.
     seed : int
         Seed of the simulation, not negative.
     jobs : int

@@ -88,14 +88,13 @@ def _check_output(name: str, path: Path, kind: Kind) -> None:
 
 
 def check_figures(folder: Path, names: Iterable[str], force: bool) -> None:
-    """Raise if a table, manifest or picture of a figure exists in the folder, or could not be
-    written.
+    """Raise if a file of a figure (table, manifest, picture, caption) exists in the folder, or
+    could not be written.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
-    for path in (
-        folder / f"{name}{ending}" for name in names for ending in (".csv", ".json", ".pdf", ".png")
-    ):
+    endings = (".csv", ".json", ".pdf", ".png", ".md", ".tex")
+    for path in (folder / f"{name}{ending}" for name in names for ending in endings):
         _refuse_existing(path, f"{path}", force)
     for path in (folder / "any", folder / "trials" / "any"):
         files.check_writable(path)

@@ -150,6 +150,11 @@ def _draw_curves(picture: Picture, table: Table) -> Figure:
     handles = [Line2D([], [], label=_math(name), **style) for name, style in key.items()]
     legend_owner: Any = figure if "outside" in picture.legend_location else panels[0]
     legend_owner.legend(handles=handles, loc=picture.legend_location, ncols=picture.legend_columns)
+    has_theory = "theory" in table["kind"]
+    lines = [Line2D([], [], label="lines: theory", color=GREY, lw=1.1)] if has_theory else []
+    words = "points: simulation ± standard error" + ("" if has_theory else ", joined by lines")
+    points = axes.errorbar([], [], [], label=words, fmt="o", color=GREY, elinewidth=0.8, ms=3.2)
+    figure.legend(handles=[*lines, points], loc="outside lower center", ncols=2)
     return figure
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 SCALES = ("paper", "quick")
+PAPER = "LeJeune, Javadi and Baraniuk (2020)"
 
 
 def numbers_of_members(top: int, count: int) -> tuple[int, ...]:
@@ -33,10 +34,14 @@ class Recipe:
     ----------
     title : str
         A few words.
+    setting : str
+        Sentences of the caption, with names of constants in braces and formulas between dollars.
     constants : mapping
         Constants that are equal at both scales.
     paper, quick : mapping
         Constants that differ.
+    is_of_the_paper : bool
+        Whether the paper has the figure, under the same number.
 
     Examples
     --------
@@ -46,9 +51,11 @@ class Recipe:
     """
 
     title: str
+    setting: str
     constants: Mapping[str, Any]
     paper: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
+    is_of_the_paper: bool = False
 
     def at(self, scale: str) -> SimpleNamespace:
         """All constants at one scale."""
@@ -59,34 +66,59 @@ class Recipe:
 
 RECIPES: Mapping[str, Recipe] = {
     "figure1": Recipe(
-        "subsampling", {"n": 12, "p": 9, "n_features": 4, "n_samples": 8, "seed": 3, "trials": 0}
+        "subsampling",
+        "One member: it has {n_features} of $p = {p}$ columns and {n_samples} of $n = {n}$ rows. Hatched:"
+        " its part of $X$; filled: its rows of $y$ and its coefficients.",
+        {"n": 12, "p": 9, "n_features": 4, "n_samples": 8, "seed": 3, "trials": 0},
+        is_of_the_paper=True,
     ),
     "figure2": Recipe(
         "risk against the number of members",
+        r"Risk of $k$ members on $n = {n}$ rows and $p = \gamma n$ columns with $\gamma =$ {gammas};"
+        r" noise $\sigma = {sigma}$, fraction of columns $\alpha = \alpha_*$. Circles: all rows"
+        r" ($\eta = 1$); squares: {row_factor} times as many rows as columns"
+        r" ($\eta = {row_factor}\,\alpha\gamma$). Dashed: optimally tuned ridge regression.",
         {"n": 200, "sigma": 1.0, "gammas": (0.5, 1.0, 2.0), "row_factor": 1.1},
         paper={"trials": 50, "k": numbers_of_members(1000, 25)},
         quick={"trials": 10, "k": numbers_of_members(300, 12)},
+        is_of_the_paper=True,
     ),
     "figure3": Recipe(
         "risk against the noise",
+        r"Risk of {ks} members on $n = {n}$ rows and $p = {p}$ columns against the noise $\sigma$."
+        r" Top: $\alpha = \alpha_*$, the best fraction of columns of infinitely many members;"
+        r" bottom: $\alpha$ is the best for the $k$ at hand. Dashed: optimally tuned ridge regression.",
         {"n": 200, "p": 400, "ks": (20, 100, 500), "low": 0.1, "high": 10.0},
         paper={"trials": 100, "sigmas": _log_grid(0.1, 10.0, 17)},
         quick={"trials": 12, "sigmas": _log_grid(0.1, 10.0, 7)},
+        is_of_the_paper=True,
     ),
     "figure4": Recipe(
         "scaled ensembles",
+        r"Limiting risk of infinitely many members, $\gamma = 0.5$, against the noise $\sigma$, without a"
+        r" scale ($\mu = 1$, circles) and with the best one ($\mu = \mu_*$, squares), for too few columns"
+        r" ($\alpha = \alpha_*/2$) and for a fixed fraction ($\alpha = {fixed_alpha}$). Dashed: optimally"
+        r" tuned ridge regression. The points, which the paper does not have, are at $n = {n}$, $p = {p}$,"
+        r" from pairs among {members} members, and are compared with the risk at that size.",
         {"n": 200, "p": 100, "fixed_alpha": 0.5, "low": 0.1, "high": 10.0, "members": 60},
         paper={"trials": 100, "sigmas": _log_grid(0.1, 10.0, 13)},
         quick={"trials": 20, "sigmas": _log_grid(0.1, 10.0, 7)},
+        is_of_the_paper=True,
     ),
     "figure5": Recipe(
         "bias and variance fall with k",
+        r"Bias and variance of $k$ members, $n = {n}$, $p = {p}$, $\sigma = {sigma}$,"
+        r" $\alpha = \alpha_*$. Balanced members of one group have no column in common."
+        r" Dashed: infinitely many members.",
         {"n": 200, "p": 400, "sigma": 1.0},
         paper={"trials": 50, "k": numbers_of_members(1000, 25)},
         quick={"trials": 10, "k": numbers_of_members(300, 12)},
     ),
     "figure6": Recipe(
         "through the interpolation peak",
+        r"Risk of {ks} members against their columns, $n = {n}$, $p = {p}$, $\sigma = {sigma}$; from"
+        r" {n} columns on, members are solutions of minimum norm. Points are computed from {members}"
+        r" members. Dashed: optimally tuned ridge regression.",
         {"n": 100, "p": 200, "sigma": 0.5, "ks": (1, 10, float("inf")), "members": 100},
         paper={
             "trials": 100,
@@ -96,6 +128,10 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "figure7": Recipe(
         "unequal covariance",
+        r"Risk of infinitely many members (from pairs among {members} members) and of ridge regression with"
+        r" the same degrees of freedom, $n = {n}$, $p = {p}$, $\sigma = {sigma}$. Left: variances from 1"
+        r" down to 0.01; right: neighbours with correlation 0.8. Columns are drawn alike, or with the"
+        r" probabilities matched to the penalty of ridge regression.",
         {
             "n": 100,
             "p": 100,
@@ -118,18 +154,26 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "figure8": Recipe(
         "dropout, ensemble and ridge",
+        r"Risk of dropout, ridge regression with the implied penalty and infinitely many members (from"
+        r" pairs among {members} members), $n = {n}$, $\sigma = {sigma}$, $p = \gamma n$ with $\gamma =$ {gammas}.",
         {"n": 200, "sigma": 1.0, "gammas": (0.5, 2.0), "members": 60},
         paper={"trials": 100, "points": 9},
         quick={"trials": 15, "points": 6},
     ),
     "figure9": Recipe(
         "sparse coefficients",
+        r"Risk of estimators that tune themselves against the number of non-zero coefficients, $n = {n}$,"
+        r" $p = {p}$, $\sigma = {sigma}$; right: on a logarithmic axis. Dashed: optimally tuned ridge"
+        r" regression; dotted: infinitely many members with the best probabilities for known coefficients.",
         {"n": 100, "p": 150, "sigma": 0.5, "draws": 200},
         paper={"trials": 30, "nonzeros": (1, 2, 4, 8, 16, 32, 64, 100, 150)},
         quick={"trials": 4, "nonzeros": (1, 4, 16, 64, 150)},
     ),
     "figure10": Recipe(
         "distance from ridge on real columns",
+        r"Distance of the fitted values of $k$ members from ridge regression with {size} degrees of freedom,"
+        r" relative to the norm of the latter, on {n} soil spectra and every {every}th wavelength, with"
+        r" members drawn {repeats} times.",
         {"n": 300, "every": 7, "size": 12, "trials": 0},
         paper={"repeats": 10, "k": numbers_of_members(10_000, 13)},
         quick={"repeats": 3, "k": numbers_of_members(1000, 7)},

@@ -1,4 +1,4 @@
-"""From a figure's name to its files: table, manifest, PDF and PNG."""
+"""From a figure's name to its files: table, manifest, caption, PDF and PNG."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 from .._execution import from_extra, versions
 from .._execution.files import atomically
 from ..subsets import integer_seed
+from .captions import caption
 from .draw import draw, save
 from .plans import deviation, plan_figure
 from .recipes import RECIPES
@@ -76,7 +77,8 @@ def reproduce(
     progress: Callable[[str, int, int], None] | None = None,
     finished: Callable[[dict[str, Any]], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Make figures: simulate, compare with theory, write table, manifest, PDF and PNG.
+    """Make figures: simulate, compare with theory, write table, manifest, caption, PDF and
+    PNG.
 
     Parameters
     ----------
@@ -118,6 +120,11 @@ def reproduce(
         )
         atomically(Path(out) / f"{name}.csv", partial(_write_csv, table))
         files = save(draw(name, table), out, name)
+        words = caption(name, table, scale=scale, rng=seed)
+        files += [
+            _write_text(Path(out) / f"{name}.md", words.markdown(name)),
+            _write_text(Path(out) / f"{name}.tex", words.tex(name)),
+        ]
         seconds = time.perf_counter() - start
         recipe = RECIPES[name]
         largest_deviation = deviation(table)
@@ -132,14 +139,17 @@ def reproduce(
             "versions": versions(),
         }
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-        atomically(
-            Path(out) / f"{name}.json", partial(Path.write_text, data=text, encoding="utf-8")
-        )
+        _write_text(Path(out) / f"{name}.json", text)
         summary = {"name": name, "title": recipe.title, "seconds": seconds, "files": files}
         reports.append({**summary, "deviation": largest_deviation})
         if finished:
             finished(reports[-1])
     return reports
+
+
+def _write_text(path: Path, text: str) -> Path:
+    atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
+    return path
 
 
 def _write_csv(columns: dict[str, list[Any]], file: Path) -> None:
