@@ -56,6 +56,7 @@ class Choice:
     errors: dict[str, float]  # estimated error of every scheme alone
     standard_errors: dict[str, float]  # of these errors
     schemes: tuple[WeightedScheme, ...]  # determinantal schemes
+    uniform_penalty: float  # of the columns of uniform members, see `schemes.Uniform`
     mse: float
     standard_error: float
     fits: list[HeldOutFit]  # of the mixture in every fold
@@ -219,6 +220,7 @@ def _chosen(
             for i, name in enumerate(names)
         },
         schemes=_weighted_schemes(folds, fitted, weights),
+        uniform_penalty=fitted["uniform"].penalty if "uniform" in fitted else 0.0,
         mse=mse,
         standard_error=_standard_error(folds, residuals, len(names), mse),
         fits=fits,

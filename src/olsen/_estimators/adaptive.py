@@ -113,7 +113,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     solver_ : str
         The solver that ran.
     n_fallbacks_ : int
-        Number of uniform members whose Gram matrix was too ill-conditioned.
+        Number of drawn members whose Gram matrix was too ill-conditioned; zero for infinitely many,
+        whose uniform members have a small penalty.
 
     See Also
     --------
@@ -241,6 +242,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
                 -1, data.n_columns
             ),
             penalties=np.array([scheme.penalty for scheme in choice.schemes]),
+            uniform_penalty=choice.uniform_penalty,
             column_order=selection.column_order,
         )
         design = data.complete(design)

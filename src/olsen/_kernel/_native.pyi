@@ -54,8 +54,9 @@ def solve_gathered(
     weights: Array,  # positive, aligned with rows; or empty
     scale: Array,  # (p,) factors on the entries of the probes' coefficients
     centre: bool,  # whether to centre by the weighted means of the member's rows
-    # whether members with (nearly) dependent columns are finished on their data, or break down
-    on_data: bool,
+    # fraction of its squared length that is added for every column; without any, members with
+    # (nearly) dependent columns are finished on their data
+    penalty: float,
     values: Array,  # (columns, targets) coefficients, NaN after a breakdown
     intercepts: Array,  # (k, targets)
     ratios: Array,  # (k,)

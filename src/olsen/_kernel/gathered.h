@@ -17,6 +17,7 @@ struct source {
     const int64_t *rows;   /* (n_rows,), or NULL: the first ones */
     const double *weights; /* (n_rows,), or NULL */
     int centre;
+    double penalty; /* fraction of its squared length that every column gets added */
     double *shift, *total; /* means and sums, a number for every row of the panels */
     double *roots, *slab;  /* (DEPTH,) of the weights; (panels, DEPTH, LANES) */
     int64_t *own_rows;     /* (DEPTH,) */
@@ -111,10 +112,10 @@ static void factor_gathered(struct member *a, const struct source *from) {
     if (from->centre)
         remove_means(a, from, weight);
     for (ptrdiff_t j = 0; j < a->m; j++) {
-        double *pivot = row_of(a, j) + LANES * j, mean = 16 * EPS * fabs(from->shift[j]);
-        int constant_column = from->centre && *pivot <= weight * (mean * mean); /* as in _trust.constant_columns */
+        double *pivot = row_of(a, j) + LANES * j, mean = 16 * EPS * fabs(from->shift[j]); /* as constant_columns */
+        int constant_column = (from->centre || from->penalty > 0.0) && *pivot <= weight * (mean * mean);
         a->lengths[j] = constant_column ? 0.0 : sqrt(*pivot);
-        *pivot = constant_column ? HUGE_PIVOT : *pivot;
+        *pivot = constant_column ? HUGE_PIVOT : (1.0 + from->penalty) * *pivot;
     }
     for (ptrdiff_t s = 0; s < a->n_blocks; s++)
         eliminate_block(a, s, NULL);
@@ -156,9 +157,9 @@ static int solve_gathered(struct call *call) {
     struct member a = member_room(&room, features.longest, LENGTH(q));
     double *work = take(&room, size_of_member(features.longest, a.q));
     struct source from = {.X = X->array, .Y = ARRAY(Y), .row_stride = X->begin, .col_stride = X->end,
-                          .centre = NUMBER(centre) != 0.0};
+                          .centre = NUMBER(centre) != 0.0, .penalty = NUMBER(penalty)};
     take_slab(&from, &room, round_up(features.longest + a.q) / LANES);
-    int status = DONE, on_data = NUMBER(on_data) != 0.0;
+    int status = DONE;
     for (ptrdiff_t i = range->begin; i < range->end && !status && !room.failed; i++) {
         double *own_values = values + targets * features.start[i];
         from.rows = samples.indices + samples.start[i], from.n_rows = samples.stop[i] - samples.start[i];
@@ -170,10 +171,8 @@ static int solve_gathered(struct call *call) {
         for (ptrdiff_t j = 0; j < targets * a.m; j++)
             own_values[j] = a.lengths[j / targets] ? own_values[j] : 0.0;
         double inflation = a.probed * a.probed * from.n_rows;
-        if (needs_data(&a, inflation) && on_data)
+        if (from.penalty == 0.0 && needs_data(&a, inflation))
             status = finish_on_own_data(&a, &from, inflation, own_values, targets);
-        else if (needs_data(&a, inflation))
-            a.ratio = 0.0, a.probed = INFINITY;
         ratios[i] = a.ratio, probed[i] = a.probed;
         for (ptrdiff_t t = 0; t < targets; t++) {
             double *intercept = intercepts + targets * i + t;

@@ -74,17 +74,20 @@ def solve_gathered(
     weights: Array,
     scale: Array,
     centre: bool,
+    penalty: float,
     values: Array,
     intercepts: Array,
     ratios: Array,
     probed: Array,
 ) -> None:
-    """Solve weighted least squares on submatrices ``X[T, S]``; dependent columns are dropped on the
-    data.
+    """Solve weighted least squares on submatrices ``X[T, S]``.
+
+    Without a `penalty`, a fraction of the squared length of each column, dependent columns are
+    dropped on the data.
     """
     results = (values, intercepts, ratios, probed)
     _native.solve_gathered(
-        begin, end, X, Y, *columns, *rows, weights, scale, centre, True, *results
+        begin, end, X, Y, *columns, *rows, weights, scale, centre, penalty, *results
     )
 
 

@@ -43,8 +43,3 @@ def inverse(G: Array) -> tuple[Array, float]:
     P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
     P = mirror_lower(P).T
     return P, float(np.max(np.diagonal(P) * np.diagonal(G), initial=0.0))
-
-
-def with_jitter(G: Array) -> Array:
-    """Gram matrix with its diagonal inflated by JITTER, and with ones for columns of zeros."""
-    return ones_for_constants(G) + np.diag(JITTER * np.diagonal(G))

@@ -122,23 +122,36 @@ def solve_own(
 
 
 def from_submatrices(
-    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads
+    problem: RowData,
+    features: Subsets,
+    samples: Subsets | None,
+    threads: Threads,
+    *,
+    penalty: float = 0.0,
 ) -> Solution:
     """Solve each member from the Gram matrix of its rows and columns; `refitted` marks doubtful
     members.
 
     The probes are further targets, of pure noise (divided by the roots of the weights, since rows
     are sqrt-weighted): a column's squared coefficient times its sum of squares is on average its
-    variance inflation factor. Sums of squares are those of all rows, in proportion.
+    variance inflation factor. Sums of squares are those of all rows, in proportion. A `penalty` is
+    a fraction of the squared norm of every column, on the diagonal of each Gram matrix; dense rows
+    in double precision only.
     """
     scale = np.sqrt(problem.mean_squares)
     if sp.issparse(problem.X) or problem.X.dtype != np.float64:
         return _from_copies(problem, features, samples, threads, scale)
-    return _from_gathered(problem, features, samples, threads, scale)
+    return _from_gathered(problem, features, samples, threads, scale, penalty=penalty)
 
 
 def _from_gathered(
-    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads, scale: Array
+    problem: RowData,
+    features: Subsets,
+    samples: Subsets | None,
+    threads: Threads,
+    scale: Array,
+    *,
+    penalty: float = 0.0,
 ) -> Solution:
     """Solve members from dense X in double precision, which the kernel gathers from."""
     n = len(problem.Y)
@@ -164,6 +177,7 @@ def _from_gathered(
         weights=weights,
         scale=scale,
         centre=bool(problem.null_rank),
+        penalty=penalty,
         values=solution.values,
         intercepts=solution.intercepts,
         ratios=ratios,

@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrangement import Copies, random_numbers
 from .._data.moments import Moments
 from .._data.rows import RowData, Submatrix
-from .._data.standardised import StandardisedRows, few_columns, standard_deviations
+from .._data.standardised import (
+    Standardised,
+    StandardisedMoments,
+    standard_deviations,
+    standardise,
+)
 from .._data.training import TrainingData
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Design, Determinantal
-from . import gram
-from .cholesky import with_jitter
 from .mean import Members, member_sum
-from .penalised import NormalEquations, limit_members, solve, solve_members_of_rows
+from .penalised import NormalEquations, limit_members, solve, solve_members
 
 Array = NDArray[np.float64]
 
@@ -105,14 +107,16 @@ def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
     Uniform members have no closed form: if their weight is positive, `n_uniform_members` of that
     weight are drawn.
     """
-    weight = 0.0 if design.scheme_weights is None else design.uniform_weight
+    has_uniform = design.scheme_weights is not None and design.uniform_weight > 0
     problem = data.host_rows
     if problem is None:
-        moments_of_all_rows = data.total_moments()
-        limit = limit_of_moments(moments_of_all_rows, design)
-        return _add_uniform_from_moments(
-            limit, moments_of_all_rows, design, weight=weight, threads=threads
-        )
+        moments = data.total_moments()
+        limit = limit_of_moments(moments, design)
+        if not has_uniform:
+            return limit
+        unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
+        train = StandardisedMoments.of(moments, unit, moments)
+        return _add_uniform(limit, train, unit, moments.mean_x, design=design, threads=threads)
     if design.scheme_weights is None and design.process is None:
         design = replace(design, process=process_of(data, design, draws=False))
     if problem.has_moments:
@@ -121,12 +125,10 @@ def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
         rows = _all_rows(problem)
         equations = partial(NormalEquations.from_rows, rows.A, rows.B)
         limit = _limit(design, rows.A.T @ rows.B, equations, mean_x=rows.mean_x, mean_y=rows.mean_y)
-    if few_columns(problem.shape):  # uniform members are solved from moments, as in the folds
-        moments_of_all_rows = problem.moments_by(threads)
-        return _add_uniform_from_moments(
-            limit, moments_of_all_rows, design, weight=weight, threads=threads
-        )
-    return _add_uniform_from_rows(limit, problem, design, weight=weight, threads=threads)
+    if not has_uniform:
+        return limit
+    train_rows, unit = standardise(problem, threads)
+    return _add_uniform(limit, train_rows, unit, problem.means[0], design=design, threads=threads)
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
@@ -177,49 +179,20 @@ def drawable(data: TrainingData, design: Design) -> Design:
     return replace(design, process=process_of(data, design))
 
 
-def _add_uniform_from_moments(
-    limit: Members, moments: Moments, design: Design, *, weight: float, threads: Threads
+def _add_uniform(
+    limit: Members,
+    train: Standardised,
+    unit: Array,
+    mean_x: Array,
+    *,
+    design: Design,
+    threads: Threads,
 ) -> Members:
-    """Add the weighted mean of drawn uniform members to the limit; members are solved on
-    standardised columns.
-
-    If the Gram matrix of a member is ill-conditioned, its diagonal is inflated by ``JITTER``, as for
-    all members when the scheme was scored in the folds. A solution from the data could have
-    coefficients of any size, and one such member in a thousand would spoil the mean.
-    """
-    if weight == 0:
-        return limit
+    """Add the weighted mean of drawn uniform members, as they were judged in the folds."""
+    weight = design.uniform_weight
     features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
-    unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
-    scaled = replace(moments, G=moments.G / unit / unit[:, None], C=moments.C / unit[:, None])
-    copies = Copies.of(scaled.G @ random_numbers(len(unit), 2))
-    solution = gram.from_moments(scaled, features, threads)
-    ill_conditioned = np.flatnonzero(solution.refitted)
-    if len(ill_conditioned):
-        jittered = replace(scaled, G=with_jitter(scaled.G))
-        refit = gram.from_moments(jittered, features.take(ill_conditioned), threads)
-        solution.put(ill_conditioned, features.sizes, refit, refitted=True)
-    mean_coef = member_sum(features, solution.values) / len(features)
-    uniform_coef = copies.mean_coef(mean_coef) / unit[:, None]
-    coef = limit.coef + weight * uniform_coef
-    return replace(
-        limit_members(coef, moments.mean_x, moments.mean_y), n_fallbacks=len(ill_conditioned)
-    )
-
-
-def _add_uniform_from_rows(
-    limit: Members, problem: RowData, design: Design, *, weight: float, threads: Threads
-) -> Members:
-    """Add the weighted mean of drawn uniform members to the limit, from rows that are few relative
-    to the columns.
-    """
-    if weight == 0:
-        return limit
-    features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
-    rows, unit = StandardisedRows.of(problem)
-    solution = solve_members_of_rows(rows, features, threads)
-    mean_coef = member_sum(features, solution.values) / len(features)
-    uniform_coef = rows.copies.mean_coef(mean_coef) / unit[:, None]
-    coef = limit.coef + weight * uniform_coef
-    mean_x, mean_y = problem.means
-    return replace(limit_members(coef, mean_x, mean_y), n_fallbacks=int(solution.refitted.sum()))
+    mean_coef = member_sum(
+        features, solve_members(train, features, design.uniform_penalty, threads)
+    ) / len(features)
+    coef = limit.coef + weight * train.copies.mean_coef(mean_coef) / unit[:, None]
+    return limit_members(coef, mean_x, limit.mean_y)

@@ -32,17 +32,16 @@ from numpy.typing import NDArray
 from .._data.arrangement import TIE_TOL
 from .._data.moments import Moments
 from .._data.rows import RowData
-from .._data.standardised import Standardised, StandardisedMoments, StandardisedRows
+from .._data.standardised import Standardised
 from .._execution.arrays import row_products
 from .._execution.threads import Threads
 from .._kernel import wrappers as kernels
 from .._trust import require_finite
 from ..subsets import Subsets
 from . import gram
-from .cholesky import JITTER, with_jitter
+from .cholesky import JITTER
 from .lanczos import RESIDUAL_TOL, Krylov
 from .mean import Members
-from .solution import Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -56,7 +55,6 @@ MAX_BATCHED_SOLVE_COLUMNS = 256
 # steps up to which several penalties of one target are solved in one Krylov space: 200 products with M
 # take the time of a third of a Cholesky factor at 1600 columns
 MAX_LANCZOS_STEPS = 200
-MAX_DIRECT_COLUMNS = 64  # up to which members of any size are solved on their columns
 
 
 def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
@@ -255,84 +253,40 @@ def _largest_penalty(C: Array) -> float:
     return float(np.linalg.norm(C, axis=1).max(initial=0.0))
 
 
-def members(train: Standardised, columns: Indices) -> Array:
-    """Coefficients (k, p) of least squares on sets of sorted columns (k, m).
-
-    Every Gram matrix has JITTER on its diagonal where only moments are known; from the rows, only
-    the Gram matrices that cannot be trusted have it.
-    """
+def members(train: Standardised, columns: Indices, penalty: float) -> Array:
+    """Coefficients (k, p) of uniform members on sets of sorted columns (k, m), see `solve_members`."""
     k, m = columns.shape
     p = len(train.squares)
     features = Subsets(p, m * np.arange(k + 1), columns.ravel())
-    if train.rows is None:
-        values = _solve_members_of_moments(train, features, columns.shape)
-    else:
-        values = solve_members_of_rows(train.rows, features, Threads()).values
     coefs = np.zeros((k, p))
+    values = solve_members(train, features, penalty, Threads())
     np.put_along_axis(coefs, columns, values[:, 0].reshape(columns.shape), axis=1)
     return coefs
 
 
-def _solve_members_of_moments(
-    train: StandardisedMoments, features: Subsets, shape: tuple[int, int]
+def solve_members(
+    train: Standardised, features: Subsets, penalty: float, threads: Threads
 ) -> Array:
-    """Coefficients (entries, 1) of least squares on k subsets of m columns, `shape`, from moments."""
-    p = len(train.C)
-    k, m = shape
+    """Coefficients (entries, q) of least squares on subsets of the columns, for all targets.
+
+    The penalty of every column is a fraction of its squared norm. Constant columns have coefficient
+    zero.
+    """
+    rows = train.rows
+    if rows is not None:
+        problem = RowData(rows.A, rows.B, None, fit_intercept=False)
+        return gram.from_submatrices(problem, features, None, threads, penalty=penalty).values
+    p, q = train.C.shape
     G = train.products.copy()
-    np.einsum("ii->i", G)[:] *= 1 + JITTER
-    if 2 * m > p > MAX_DIRECT_COLUMNS:
-        # a large member may be cheaper to solve on the columns it lacks
-        moments = Moments(
-            n_rows=train.n_rows,
-            weight=train.weight,
-            mean_x=np.zeros(p),
-            mean_y=np.zeros(1),
-            G=G,
-            C=train.C,
-            yy=np.zeros(1),
-            centred=False,
-        )
-        return gram.from_moments(moments, features, Threads()).values
-    np.einsum("ii->i", G)[train.squares == 0] = 1.0  # constant columns: coefficient zero
-    values = np.empty((k * m, 1))
-    kernels.solve_principal(
-        begin=0,
-        end=k,
+    np.einsum("ii->i", G)[:] *= 1 + penalty
+    moments = Moments(
+        n_rows=train.n_rows,
+        weight=train.weight,
+        mean_x=np.zeros(p),
+        mean_y=np.zeros(q),
         G=G,
         C=train.C,
-        scale=np.ones(p),
-        data=kernels.MemberData.none(p),
-        columns=kernels.Lists.of(features.indptr, features.indices),
-        values=values,
-        ratios=np.empty(k),
-        probed=np.empty(k),
+        yy=np.zeros(q),
+        centred=False,
     )
-    return values
-
-
-def solve_members_of_rows(rows: StandardisedRows, features: Subsets, threads: Threads) -> Solution:
-    """Least squares on subsets of the columns, all targets.
-
-    Members whose Gram matrix cannot be trusted get JITTER on its diagonal: the shortest solution in
-    units of the columns, up to a relative error of JITTER.
-    """
-    problem = RowData(rows.A, rows.B, None, fit_intercept=False)
-    solution = gram.from_submatrices(problem, features, None, threads)
-    untrusted = np.flatnonzero(solution.refitted)
-
-    def refit(start: int, stop: int) -> None:
-        for i in untrusted[start:stop].tolist():
-            A = rows.A[:, features[i]]
-            entries = slice(features.indptr[i], features.indptr[i + 1])
-            solution.values[entries] = _jittered_least_squares(A, rows.B)
-
-    threads(refit, len(untrusted))
-    return solution
-
-
-def _jittered_least_squares(A: Array, B: Array) -> Array:
-    """Least squares with JITTER on the diagonal of the Gram matrix; constant columns have
-    coefficient zero.
-    """
-    return np.asarray(np.linalg.solve(with_jitter(A.T @ A), A.T @ B))
+    return gram.from_moments(moments, features, threads).values

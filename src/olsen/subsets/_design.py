@@ -51,6 +51,9 @@ class Design:
     process : tuple of Determinantal or None, default=None
         Processes that determinantal members are drawn from, computed once: drawing again does not
         need the data.
+    uniform_penalty : float, default=0.0
+        Penalty of every column of the uniform members of an infinite mixture, as a fraction of the
+        column's squared norm.
     column_order : ndarray of shape (n_columns,) or None, default=None
         Column at each position from which uniform members are drawn; None: the order of the data.
 
@@ -77,6 +80,7 @@ class Design:
     scheme_weights: NDArray[np.float64] | None = None
     prior_variances: NDArray[np.float64] | None = None
     penalties: NDArray[np.float64] | None = None
+    uniform_penalty: float = 0.0
     process: tuple[Determinantal, ...] | None = None
     column_order: NDArray[np.int64] | None = None
 
