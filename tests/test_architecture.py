@@ -303,7 +303,7 @@ NODES = {
     "modules": 8000,
     "subsets": 7000,
     "displays": 6800,
-    "_adaptive": 5600,
+    "_adaptive": 6000,
     "_execution": 4800,
     "_data": 27100,
     "_dropout": 4500,

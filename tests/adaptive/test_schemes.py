@@ -6,15 +6,18 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
-from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
+from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge, RidgeCV
 from sklearn.model_selection import KFold
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor
+from olsen._data.modes import away_from_mode, away_from_mode_by_moments
+from olsen._data.rows import RowData
 from olsen._data.standardised import StandardisedMoments, StandardisedRows
 from olsen._execution.threads import Threads
 from olsen._members.penalised import (
@@ -218,6 +221,66 @@ def test_uniform_members_are_ridge_regression_on_their_columns(form, seed):
     for S, coef in zip(features, np.split(values, [3]), strict=True):
         expected = Ridge(0.1 * 60, fit_intercept=False).fit(A[:, S], Y).coef_.T
         assert_allclose(coef, expected, atol=1e-10)
+
+
+def fingerprints(seed, n=150, p=120):
+    """Columns of zeros and ones, most of them rare, and a target to which all ones count alike."""
+    rng = np.random.default_rng(seed)
+    X = (rng.random((n, p)) < rng.beta(0.5, 5.0, p)).astype(float)
+    return X, X @ rng.standard_normal(p) + 1.5 * rng.standard_normal(n)
+
+
+def test_rare_columns_are_predicted_as_by_ridge_regression_of_raw_columns(seed):
+    """Ridge regression of standardised columns, the densest scheme otherwise, is far behind it."""
+    scores = []
+    for number in range(6):
+        X, y = fingerprints([seed, number], n=450)
+        train, test = np.arange(150), np.arange(150, 450)
+        models = (
+            AdaptiveOLSEnsembleRegressor(),
+            RidgeCV(np.logspace(-2, 3, 30)),
+            AdaptiveOLSEnsembleRegressor(["ridge", "power", "lasso", "sparse", "uniform", "null"]),
+        )
+        scores.append([m.fit(X[train], y[train]).score(X[test], y[test]) for m in models])
+    ours, raw, without = np.mean(scores, axis=0)
+    assert ours > raw - 0.02
+    assert ours > without + 0.02
+
+
+def test_prior_variances_of_rare_columns_know_no_units_order_or_storage(seed):
+    rng = np.random.default_rng(seed)
+    X, y = fingerprints(seed)
+    X = np.column_stack([X, rng.standard_normal(150), rng.poisson(0.1, 150), np.ones(150)])
+    weight = rng.integers(1, 4, 150).astype(float)
+    repeated = np.repeat(X, weight.astype(int), axis=0)
+    expected = np.array(
+        [1 - np.unique(column, return_counts=True)[1].max() / len(column) for column in repeated.T]
+    )
+    expected[(expected >= 0.25) | (expected == 0)] = 1.0
+    order = rng.permutation(150)
+    forms = {
+        "weights": RowData(X, y[:, None], weight, True),
+        "repeats": RowData(repeated, np.repeat(y, weight.astype(int))[:, None], None, True),
+        "units": RowData(3.7 * X - 2.0, y[:, None], weight, True),
+        "order": RowData(X[order], y[order, None], weight[order], True),
+        "sparse": RowData(sp.csc_array(X), y[:, None], weight, True),
+    }
+    for name, problem in forms.items():
+        with case(name):
+            assert_allclose(away_from_mode(problem), expected, rtol=1e-12)
+    by_moments = away_from_mode_by_moments(forms["weights"].moments)
+    assert_allclose(by_moments[:120], expected[:120], rtol=1e-9)  # zeros and ones
+    assert_array_equal(by_moments[120:], 1.0)
+
+
+def test_moments_of_zeros_and_ones_give_the_rare_scheme_of_rows(seed):
+    X, y = fingerprints(seed, n=1200, p=40)
+    memory = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
+    parts = np.array_split(np.arange(1200), 3)
+    blocks = AdaptiveOLSEnsembleRegressor(random_state=0)
+    blocks.fit(lambda: ((X[part], y[part]) for part in parts), None)
+    assert "rare" in memory.scheme_weights_
+    assert_allclose(blocks.coef_, memory.coef_, atol=1e-6)
 
 
 def test_the_error_of_a_single_scheme_and_its_standard_error_are_those_over_held_out_rows(seed):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .._data.arrangement import Arrangement
 from .._data.folds import Fold, FoldData
 from .._members.penalised import inclusion, penalty_unit
-from .schemes import SCHEMES, FoldFits, in_order_of_requirement
+from .schemes import SCHEMES, FoldFits, in_order_of_requirement, rare_prior_variances
 from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
 
 Array = NDArray[np.float64]
@@ -96,6 +96,8 @@ class Choice:
 
 def choose(folds: FoldData, names: frozenset[str]) -> Choice:
     """Choose weights and penalties of the named schemes."""
+    if "ridge" in names and np.all(rare_prior_variances(folds) == 1):
+        names -= {"rare"}  # which is ridge
     fitted: dict[str, FoldFits] = {}
     for scheme in in_order_of_requirement(
         names | {"ridge", "null"}

@@ -2,10 +2,12 @@ r"""The registry of sampling schemes that an adaptive ensemble is made of.
 
 Penalised least squares with prior variances d of standardised columns,
 :math:`\min_b \|y - Xb\|^2 + \lambda \sum_j b_j^2 / d_j`, is the mean of all determinantal members with the same prior
-variances (``subsets.Determinantal``; status: theorem). Four schemes, from dense signals to sparse
+variances (``subsets.Determinantal``; status: theorem). Five schemes, from dense signals to sparse
 ones, are such fits:
 
 - **ridge**: :math:`d_j = 1`;
+- **rare**: :math:`d_j = \min(1, 4 q_j)`, with :math:`q_j` the fraction of the rows in which column j
+  is not at its mode;
 - **power**: :math:`d_j = |b_j|` from the coefficients b of ridge regression, one step of
   reweighting;
 - **lasso**: :math:`d_j = |b_j|` from the lasso's own coefficients, a fixed point of that step;
@@ -30,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.folds import Fold, FoldData
+from .._data.modes import RARE_FRACTION
 from .._members.penalised import lasso_path, lasso_penalty, members, penalised
 
 Array = NDArray[np.float64]
@@ -37,6 +40,8 @@ Array = NDArray[np.float64]
 PENALTY_FACTORS = 10.0 ** np.array(
     [1.0, 0.25, -0.5, -1.25, -2.0]
 )  # times the penalty of ridge, for power and sparse
+
+RARE_PENALTY_FACTORS = 10.0 ** np.array([0.75, 0.375, 0.0, -0.375, -0.75, -1.125])
 # fractions of the lasso's largest penalty: a fine grid where few columns enter, then every second
 # point
 LASSO_FRACTIONS = np.geomspace(1.0, 2e-3, 21)[[*range(8), *range(8, 21, 2)]]
@@ -116,6 +121,34 @@ class Ridge:
             coef_all_rows=on_all_rows[0],
             prior_variances=prior_variances,
             penalty=folds.ridge_penalty,
+        )
+
+
+class Rare:
+    """Determinantal members that hardly ever take columns which are rarely away from their mode.
+
+    Standardising gives a word of three rows the weight of a column that varies in all rows. Here
+    the prior variance of a column is min(1, 4 q), with q the fraction of the rows in which the
+    column is not at its mode. Up to the factor 1 - q, that is the variance of a column of zeros and
+    ones, in units of the largest such variance; every unit and origin of the column gives the same.
+    """
+
+    name = "rare"
+    requires: tuple[str, ...] = ("ridge",)
+
+    def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
+        prior_variances = rare_prior_variances(folds)
+        paths = folds.map(
+            penalised,
+            folds.training_sets[:-1],
+            repeat(prior_variances),
+            repeat(folds.ridge_penalty * RARE_PENALTY_FACTORS),
+        )
+        best = folds.best(paths)
+        return FoldFits(
+            coefs=[path[best] for path in paths],
+            prior_variances=prior_variances,
+            penalty=folds.ridge_penalty * RARE_PENALTY_FACTORS[best],
         )
 
 
@@ -265,7 +298,8 @@ class Null:
 
 
 SCHEMES: dict[str, Scheme] = {
-    scheme.name: scheme for scheme in (Ridge(), Power(), Lasso(), Sparse(), Uniform(), Null())
+    scheme.name: scheme
+    for scheme in (Ridge(), Rare(), Power(), Lasso(), Sparse(), Uniform(), Null())
 }
 
 
@@ -276,6 +310,13 @@ def in_order_of_requirement(names: frozenset[str]) -> list[Scheme]:
         if scheme.name in needed:
             needed.update(scheme.requires)
     return [scheme for scheme in SCHEMES.values() if scheme.name in needed]
+
+
+def rare_prior_variances(folds: FoldData) -> Array:
+    """Prior variances (p,) of the rare scheme; without rare columns they are those of ridge."""
+    if folds.away_from_mode is None:
+        return np.ones(len(folds.unit))
+    return np.minimum(1.0, folds.away_from_mode / RARE_FRACTION)
 
 
 def powers_of(coef: Array, power: float) -> Array:

@@ -227,7 +227,7 @@ class _Standardised:
         total = problem.total_weight
         weights = problem.weights
         unit = np.zeros(len(mean))
-        blocks = list(_blocks(problem))
+        blocks = list(column_blocks(problem))
         for block in blocks:
             centred = gather(problem.X, block, None) - mean[block]
             squares = np.einsum("l,lj,lj->j", weights, centred, centred)
@@ -238,11 +238,13 @@ class _Standardised:
 
     def times(self, B: Array) -> Array:
         """Z B for B of shape (p, count)."""
-        return sum((self._block(block) @ B[block] for block in _blocks(self.problem)), np.zeros(()))
+        return sum(
+            (self._block(block) @ B[block] for block in column_blocks(self.problem)), np.zeros(())
+        )
 
     def transposed_times(self, B: Array) -> Array:
         """Z' B for B of shape (n, count)."""
-        return np.concatenate([self._block(block).T @ B for block in _blocks(self.problem)])
+        return np.concatenate([self._block(block).T @ B for block in column_blocks(self.problem)])
 
     def _block(self, block: slice) -> Array:
         if self.only_block is not None:
@@ -256,7 +258,7 @@ def _scaled(centred: Array, unit: Array) -> Array:
     return centred
 
 
-def _blocks(problem: RowData) -> Iterator[slice]:
+def column_blocks(problem: RowData) -> Iterator[slice]:
     """Slices of columns of at most about a million numbers, of which one slice is standardised at
     a time.
     """

@@ -163,6 +163,7 @@ class FoldData:
     training: list[Moments] | None = (
         None  # moments of the training rows of all folds, if they were computed
     )
+    away_from_mode: Array | None = None  # (p,) fraction of the rows, see `modes`
     ridge_penalty: float = 0.0  # of least error, in units of the columns
     uniform_size: int = 1  # columns of uniform members on all rows
 

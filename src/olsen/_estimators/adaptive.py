@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Options, StrOptions
 from .._adaptive.mixture import MixtureSelection, choose_mixture
 from .._adaptive.schemes import SCHEMES
 from .._data.fits import FoldFit
+from .._data.modes import away_from_mode
 from .._data.splits import FOLD_SEED, FOLDS
 from .._data.training import TrainingData
 from .._members import by_target
@@ -33,7 +34,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     The paper that this package grew from asks for sampling schemes that are chosen adaptively (its
     section 5.3). Here several schemes make one ensemble: **ridge**, **power**, **lasso** and
     **sparse** are determinantal members with prior variances of the columns that lead from dense
-    signals to sparse ones; **uniform** members see random columns, as in the paper; and **null** is
+    signals to sparse ones; **rare** members seldom take columns that are rarely away from their
+    mode, such as words and levels; **uniform** members see random columns, as in the paper; and **null** is
     the mean target, for data without signal. Every step that looks at y is repeated in random
     folds, and schemes have the weights that held-out rows support. Determinantal members are taken
     in the limit of infinitely many, which is penalised least squares in closed form (theorem, see
@@ -43,7 +45,9 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     Parameters
     ----------
     schemes : "auto" or list of str, default="auto"
-        Names among "ridge", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``: all.
+        Names among "ridge", "rare", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``:
+        all. Beside "ridge", "rare" is left out if no column is away from its mode in fewer than a
+        fourth of the rows; where rows are only summed, that is known of columns of zeros and ones.
         Weights are shrunk towards "ridge" and "null", as far as listed, if the gain over "ridge"
         and "null" is noise.
     n_estimators : int or inf, default=inf
@@ -195,7 +199,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         from_moments = splits is None and n >= max(MANY_ROWS, p)
         require_memory(rows, None if splits is None else len(splits), True, from_moments)
         if from_moments:
-            return SelectionMoments(rows.fold_moments(FOLDS, FOLD_SEED))
+            return SelectionMoments(rows.fold_moments(FOLDS, FOLD_SEED), away_from_mode(rows))
         return SelectionRows(rows, splits)
 
     def _select(self, candidates: SelectionData, *, part: bool) -> list[MixtureSelection]:

@@ -28,6 +28,7 @@ from .formatting import (
 SCHEME_EXPLANATIONS = {
     "uniform": "all columns with equal probability",
     "ridge": "members whose mean is ridge regression",
+    "rare": "columns that are rarely away from their most frequent value less often",
     "power": "columns with large ridge coefficients more often",
     "lasso": "members whose mean is the lasso: a few columns nearly always, most never",
     "sparse": "one step beyond the lasso, fewer columns still",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._data.arrangement import Arrangement
 from .._data.folds import FoldData, first_least, folds_of_moments, folds_of_rows
+from .._data.modes import away_from_mode, away_from_mode_by_moments
 from .._data.moments import Moments
 from .._data.rows import RowData
 from .._data.splits import Splits, few_folds, few_splits, moments_of_training_rows, random_splits
@@ -292,6 +293,7 @@ class SelectionRows:
             penalty = ridge_penalty(self.problem, data)
         else:
             penalty = ridge_penalty_of_folds(data, self.null_rank)
+        data = replace(data, away_from_mode=away_from_mode(self.problem))
         return curve, min(len(train) for train, _ in first), data, penalty
 
     def scale(self, unscaled: _Curve, best: int) -> float:
@@ -413,6 +415,7 @@ class SelectionMoments:
     """Data for selection where only moments of folds of rows are known."""
 
     folds: list[Moments]
+    away_from_mode: Array | None = None  # (p,) if rows are in memory, else by moments
 
     has_rows = False
     splits = None
@@ -454,7 +457,10 @@ class SelectionMoments:
 
     def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
         """Compare uniform members and ridge in the folds, merged to at most a few."""
-        data = folds_of_moments(few_folds(self.folds), paths.threads)
+        away = self.away_from_mode
+        if away is None:
+            away = away_from_mode_by_moments(Moments.merge_all(self.folds).on_host())
+        data = replace(folds_of_moments(few_folds(self.folds), paths.threads), away_from_mode=away)
         penalty = ridge_penalty_of_folds(data, self.null_rank)
         (curve,) = self.curves(options, paths)
         return curve.curve, self._n_training_rows(), data, penalty

@@ -1,0 +1,81 @@
+"""How often columns are away from their mode: words, levels and fingerprints are rare columns, which
+hardly ever are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrangement import TIE_TOL, column_blocks
+from .moments import Moments
+from .rows import RowData, gather
+
+Array = NDArray[np.float64]
+
+RARE_FRACTION = 0.25  # of the rows: columns that are away from their mode in fewer are rare
+INDICATOR_TOL = (
+    1e-9  # relative difference of m (1 - m) and the variance of zeros and ones of mean m
+)
+
+
+def away_from_mode(problem: RowData) -> Array:
+    """Fraction of the rows, by weight, in which each column is not at its mode, (p,); one for columns
+    that are not rare.
+
+    No unit, origin or order of rows changes it.
+    """
+    weight = problem.weights / problem.total_weight
+    blocks = (gather(problem.X, columns, None) for columns in column_blocks(problem))
+    return np.concatenate([_away_in_block(block, weight) for block in blocks])
+
+
+def away_from_mode_by_moments(moments: Moments) -> Array:
+    """Fraction of the rows in which each column is not at its mode, (p,), as far as moments show it.
+
+    With an intercept they show columns of zeros and ones, whose variance is m (1 - m) with m the mean;
+    other columns have a fraction of one.
+    """
+    mean = np.asarray(moments.mean_x)
+    variance = mean * (1 - mean)
+    difference = np.abs(np.diagonal(moments.G) / moments.weight - variance)
+    indicator = moments.centred & (difference <= INDICATOR_TOL * variance)
+    return np.where(indicator, _of_rare(np.minimum(mean, 1 - mean)), 1.0)
+
+
+def _of_rare(away: Array) -> Array:
+    """Fractions of rare columns, and one for others and for constant columns."""
+    rare = (away > 0) & (away < (1 - TIE_TOL) * RARE_FRACTION)
+    return np.where(rare, away, 1.0)
+
+
+def _away_in_block(block: Array, weight: Array) -> Array:
+    """Fractions for a block of columns, (columns,)."""
+    half = len(block) // 2
+    # of two rows that differ, one is away from the mode
+    differ = block[:half] != block[half : 2 * half]
+    least_away = np.minimum(weight[:half], weight[half : 2 * half]) @ differ
+    away = np.ones(block.shape[1])
+    candidates = np.flatnonzero(least_away < RARE_FRACTION)
+    columns = block[:, candidates]
+    away[candidates] = _of_rare(weight @ (columns != _majority_values(columns, weight)))
+    return away
+
+
+def _majority_values(columns: Array, weight: Array) -> Array:
+    """For each column the value that has more than half of the weight, any value where none has.
+
+    Votes for different values cancel each other, pair by pair of rows (Boyer and Moore).
+    """
+    values = columns
+    votes = np.broadcast_to(weight[:, None], columns.shape)
+    while len(values) > 1:
+        half = (len(values) + 1) // 2
+        n_pairs = len(values) - half
+        equal = values[:n_pairs] == values[half:]
+        lead = votes[:n_pairs] - votes[half:]
+        winners = np.where(lead >= 0, values[:n_pairs], values[half:])
+        joined = np.where(equal, votes[:n_pairs] + votes[half:], np.abs(lead))
+        values = np.concatenate([winners, values[n_pairs:half]])
+        votes = np.concatenate([joined, votes[n_pairs:half]])
+    return np.asarray(values[0])
