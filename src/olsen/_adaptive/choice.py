@@ -1,8 +1,9 @@
-"""Choose the mixture of sampling schemes for one target: the method of the adaptive model, on one
+"""Choose the mixture of sampling schemes of each target: the method of the adaptive model, on one
 page.
 
-Every scheme is fitted in every fold. Products of the errors of the schemes give stacking weights,
-which are shrunk to ridge and to the null model where the gain is noise.
+Every scheme is fitted in every fold, for all targets together. Products of the errors of the
+schemes give stacking weights for each target, which are shrunk to ridge and to the null model where
+the gain is noise.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from .._data.arrangement import Arrangement
 from .._data.folds import Fold, FoldData
+from .._execution.threads import cached_property
 from .._members.penalised import inclusion, penalty_unit
 from .schemes import SCHEMES, FoldFits, in_order_of_requirement, rare_prior_variances
 from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
@@ -94,8 +96,8 @@ class Choice:
         )
 
 
-def choose(folds: FoldData, names: frozenset[str]) -> Choice:
-    """Choose weights and penalties of the named schemes."""
+def choose(folds: FoldData, names: frozenset[str]) -> list[Choice]:
+    """Choose weights and penalties of the named schemes for each target."""
     if "ridge" in names and np.all(rare_prior_variances(folds) == 1):
         names -= {"rare"}  # which is ridge
     fitted: dict[str, FoldFits] = {}
@@ -104,55 +106,106 @@ def choose(folds: FoldData, names: frozenset[str]) -> Choice:
     ):  # which every comparison needs
         fitted[scheme.name] = scheme.fit(folds, fitted)
     errors = error_products(folds, fitted)
-    candidates = _candidates(fitted, names)
-    weights, optimism = _weights(errors, list(fitted), candidates)
-    return _chosen(folds, fitted, weights, errors, optimism=optimism, candidates=candidates)
+    residuals = _residuals(folds, fitted)
+
+    def choose_for(target: int) -> Choice:
+        candidates = _candidates(fitted, names, target)
+        weights, optimism = _weights(errors[target], list(fitted), candidates)
+        fits = SchemeFits(folds, fitted, residuals, target)
+        return _chosen(fits, weights, errors[target], optimism=optimism, candidates=candidates)
+
+    return folds.map(choose_for, range(folds.n_targets))
 
 
-def null_choice(folds: FoldData) -> Choice:
-    """The mean target, where no column varies."""
+def null_choice(folds: FoldData) -> list[Choice]:
+    """The mean of each target, where no column varies."""
     fitted = {"null": SCHEMES["null"].fit(folds, {})}
     errors = error_products(folds, fitted)
-    return _chosen(folds, fitted, np.ones(1), errors, optimism=0.0, candidates={"null"})
+    residuals = _residuals(folds, fitted)
+    return [
+        _chosen(
+            SchemeFits(folds, fitted, residuals, target),
+            np.ones(1),
+            errors[target],
+            optimism=0.0,
+            candidates={"null"},
+        )
+        for target in range(folds.n_targets)
+    ]
 
 
-def _candidates(fitted: dict[str, FoldFits], names: frozenset[str]) -> set[str]:
+@dataclass(frozen=True)
+class SchemeFits:
+    """Fits of all schemes, and the target that is looked at."""
+
+    folds: FoldData
+    fitted: dict[str, FoldFits]
+    of_all_targets: list[Array | None]  # residuals (rows, n_schemes, q) of the folds
+    target: int
+
+    @cached_property
+    def residuals(self) -> list[Array | None]:
+        """Residuals (rows, n_schemes) of every fold that all schemes were fitted in."""
+        return [None if r is None else r[:, :, self.target] for r in self.of_all_targets]
+
+    @property
+    def coefs(self) -> list[Array]:
+        """Coefficients (n_schemes, p) in these folds."""
+        fits = self.fitted.values()
+        return [
+            np.stack([of_scheme.coefs[f][:, self.target] for of_scheme in fits])
+            for f in range(len(self.of_all_targets))
+        ]
+
+
+def _residuals(folds: FoldData, fitted: dict[str, FoldFits]) -> list[Array | None]:
+    """Residuals (rows, n_schemes, q) of the folds in which all schemes were fitted."""
+    n_fitted = min(fits.n_fitted for fits in fitted.values())
+    coefs = [np.stack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_fitted)]
+    return folds.map(Fold.residuals, folds.folds, coefs)
+
+
+def _candidates(fitted: dict[str, FoldFits], names: frozenset[str], target: int) -> set[str]:
     """Schemes that may have a weight; uniform members with an unreliable error only if no other
     scheme is usable.
     """
-    usable = {name for name in names if fitted[name].usable}
+    usable = {name for name in names if fitted[name].is_usable(target)}
     if not usable - {"null"} and "uniform" in names:
         usable.add("uniform")
     return usable or {"null"}
 
 
-def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> FoldProducts:
-    """Mean products of the errors of all schemes in every fold.
+def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> list[FoldProducts]:
+    """Mean products of the errors of all schemes in every fold, for each target.
 
     A scheme that was fitted in the first repeat only is assumed to have the same lead over ridge in
     later repeats.
     """
     names = list(fitted)
     coefs = [_coefs_in_fold(fitted, f) for f in range(len(folds.folds))]
-    products = np.stack(folds.map(Fold.products, folds.folds, coefs))
-    result = FoldProducts(products, folds.weight, folds.repeats, folds.n_rows)
+    products = np.stack(folds.map(Fold.products, folds.folds, coefs), axis=1)  # (q, folds, ...)
     for i, fits in enumerate(fitted.values()):
         if fits.errors is not None:
-            products[: len(fits.errors), i, i] = fits.errors
-        if len(fits.coefs) < len(products):
-            _extend_lead(products, folds.weight, len(fits.coefs), i, names.index("ridge"))
-    return result
+            products[:, : len(fits.errors), i, i] = fits.errors.T
+        if fits.n_fitted < len(folds.folds):
+            for of_target in products:
+                _extend_lead(of_target, folds.weight, fits.n_fitted, i, names.index("ridge"))
+    return [
+        FoldProducts(of_target, folds.weight, folds.repeats, folds.n_rows) for of_target in products
+    ]
 
 
 def _coefs_in_fold(fitted: dict[str, FoldFits], fold: int) -> Array:
-    """Coefficients (n_schemes, p) in a fold; schemes that were not fitted in the fold have those of
-    ridge.
+    """Coefficients (n_schemes, p, q) in a fold; schemes that were not fitted in the fold have those
+    of ridge.
     """
-    rows = []
-    for fits in fitted.values():
-        was_fitted = fold < len(fits.coefs)
-        rows.append(fits.coefs[fold] if was_fitted else fitted["ridge"].coefs[fold])
-    return np.vstack(rows)
+    was_fitted = [fold < fits.n_fitted for fits in fitted.values()]
+    return np.stack(
+        [
+            (fits if known else fitted["ridge"]).coefs[fold]
+            for fits, known in zip(fitted.values(), was_fitted, strict=True)
+        ]
+    )
 
 
 def _extend_lead(
@@ -190,98 +243,101 @@ def _weights(errors: FoldProducts, names: list[str], candidates: set[str]) -> tu
 
 
 def _chosen(
-    folds: FoldData,
-    fitted: dict[str, FoldFits],
+    fits: SchemeFits,
     weights: Array,
     errors: FoldProducts,
     *,
     optimism: float,
     candidates: set[str],
 ) -> Choice:
-    """Assemble the choice with its errors, held-out fits and selected columns."""
-    names = list(fitted)
+    """Assemble the choice for a target with its errors, held-out fits and selected columns."""
+    names = list(fits.fitted)
     S = errors.mean()
     mse = max(0.0, float(weights @ S @ weights)) + optimism
-    n_fitted = min(
-        len(fits.coefs) for fits in fitted.values()
-    )  # folds in which all schemes were fitted
-    coefs = [
-        np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_fitted)
-    ]  # (n_schemes, p) in every fold
-    with_mixture = [np.vstack([of_schemes, weights @ of_schemes]) for of_schemes in coefs]
-    residuals = folds.map(Fold.residuals, folds.folds, with_mixture)
-    fits = _held_out_fits(folds, with_mixture, residuals)
-    selected, frequency = _selection(folds, fitted.get("sparse"))
+    held_out = _held_out_fits(fits, weights)
+    standard_errors = _standard_errors(fits, weights, np.r_[np.diagonal(S), mse])
+    selected, frequency = _selection(fits)
     return Choice(
         weights={
             name: float(weight) for name, weight in zip(names, weights, strict=True) if weight > 0
         },
         errors={name: float(S[i, i]) for i, name in enumerate(names) if name in candidates},
-        standard_errors={
-            name: _standard_error(folds, residuals, i, float(S[i, i]))
-            for i, name in enumerate(names)
-        },
-        schemes=_weighted_schemes(folds, fitted, weights),
-        uniform_penalty=fitted["uniform"].penalty if "uniform" in fitted else 0.0,
+        standard_errors=dict(zip(names, standard_errors[:-1].tolist(), strict=True)),
+        schemes=_weighted_schemes(fits, weights),
+        uniform_penalty=_uniform_penalty(fits),
         mse=mse,
-        standard_error=_standard_error(folds, residuals, len(names), mse),
-        fits=fits,
+        standard_error=float(standard_errors[-1]),
+        fits=held_out,
         selected=selected,
         selection_frequency=frequency,
-        enlargement=_enlargement(fits, mse),
+        enlargement=_enlargement(held_out, mse),
     )
 
 
-def _weighted_schemes(
-    folds: FoldData, fitted: dict[str, FoldFits], weights: Array
-) -> tuple[WeightedScheme, ...]:
+def _weighted_schemes(fits: SchemeFits, weights: Array) -> tuple[WeightedScheme, ...]:
     schemes = []
-    for (name, fits), weight in zip(fitted.items(), weights, strict=True):
-        if weight > 0 and fits.prior_variances is not None:
+    folds = fits.folds
+    for (name, of_scheme), weight in zip(fits.fitted.items(), weights, strict=True):
+        if weight > 0 and of_scheme.prior_variances is not None:
+            assert of_scheme.penalty is not None
+            prior_variances = of_scheme.prior_variances[:, fits.target]
+            penalty = float(of_scheme.penalty[fits.target])
             schemes.append(
                 WeightedScheme(
                     name=name,
                     weight=float(weight),
-                    prior_variances=fits.prior_variances / folds.unit**2,
-                    penalty=fits.penalty * penalty_unit(folds.all_rows, fits.prior_variances),
-                    inclusion=inclusion(folds.all_rows, fits.prior_variances, fits.penalty),
+                    prior_variances=prior_variances / folds.unit**2,
+                    penalty=penalty * float(penalty_unit(folds.all_rows, prior_variances)),
+                    inclusion=inclusion(folds.all_rows, prior_variances, penalty),
                 )
             )
     return tuple(schemes)
 
 
-def _selection(folds: FoldData, sparse: FoldFits | None) -> tuple[NDArray[np.bool_], Array]:
+def _uniform_penalty(fits: SchemeFits) -> float:
+    """Penalty of the columns of uniform members; zero without the scheme."""
+    uniform = fits.fitted.get("uniform")
+    if uniform is None or uniform.penalty is None:
+        return 0.0
+    return float(uniform.penalty[fits.target])
+
+
+def _selection(fits: SchemeFits) -> tuple[NDArray[np.bool_], Array]:
     """Columns that the sparse scheme selects, and the fraction of folds in which it does; empty
     without the scheme.
     """
+    sparse = fits.fitted.get("sparse")
     if sparse is None:
         return np.empty(0, dtype=bool), np.empty(0)
     assert sparse.prior_variances is not None and sparse.fold_prior_variances is not None
-    on_all_rows = inclusion(folds.all_rows, sparse.prior_variances, sparse.penalty)
-    in_folds = folds.map(
-        inclusion, folds.training_sets[:-1], sparse.fold_prior_variances, repeat(sparse.penalty)
-    )
+    assert sparse.penalty is not None
+    t = fits.target
+    penalty = float(sparse.penalty[t])
+    folds = fits.folds
+    on_all_rows = inclusion(folds.all_rows, sparse.prior_variances[:, t], penalty)
+    variances = [of_fold[:, t] for of_fold in sparse.fold_prior_variances]
+    in_folds = folds.map(inclusion, folds.training_sets[:-1], variances, repeat(penalty))
     selected = [probabilities >= SELECTION_PROBABILITY for probabilities in in_folds]
     return on_all_rows >= SELECTION_PROBABILITY, np.mean(selected, axis=0)
 
 
-def _held_out_fits(
-    folds: FoldData, coefs: list[Array], residuals: list[Array | None]
-) -> list[HeldOutFit]:
-    """The mixture without each fold, from coefficients and residuals of which it has the last."""
-    fits = []
-    for fold, of_fold, residual in zip(folds.folds, coefs, residuals, strict=False):
-        coef = of_fold[-1]
-        intercept = float(fold.mean_y[0] - fold.mean_x @ coef)
-        fits.append(
+def _held_out_fits(fits: SchemeFits, weights: Array) -> list[HeldOutFit]:
+    """The mixture without each fold."""
+    held_out = []
+    for fold, of_schemes, residual in zip(
+        fits.folds.folds, fits.coefs, fits.residuals, strict=False
+    ):
+        coef = weights @ of_schemes
+        intercept = float(fold.mean_y[fits.target] - fold.mean_x @ coef)
+        held_out.append(
             HeldOutFit(
-                coef / folds.unit,
+                coef / fits.folds.unit,
                 intercept,
                 fold.test.rows,
-                None if residual is None else residual[:, -1].copy(),
+                None if residual is None else residual @ weights,
             )
         )
-    return fits
+    return held_out
 
 
 def _enlargement(fits: list[HeldOutFit], mse: float) -> float:
@@ -294,19 +350,20 @@ def _enlargement(fits: list[HeldOutFit], mse: float) -> float:
     return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
 
 
-def _standard_error(
-    folds: FoldData, residuals: list[Array | None], column: int, mse: float
-) -> float:
-    """Standard error of the estimated error `mse`, from a column of the residuals of every fold;
-    moments only give its order, that of Gaussian errors.
+def _standard_errors(fits: SchemeFits, weights: Array, errors: Array) -> Array:
+    """Standard errors of estimated `errors` of all schemes and of their mixture, from the residuals
+    of every fold; moments only give their order, that of Gaussian errors.
     """
-    known = [residual[:, column] for residual in residuals if residual is not None]
-    if len(known) < len(residuals):
-        return mse * float(np.sqrt(2 / folds.n_rows))
-    squares = np.concatenate(known) ** 2
+    folds = fits.folds
+    known = [residual for residual in fits.residuals if residual is not None]
+    if len(known) < len(fits.residuals):
+        return errors * float(np.sqrt(2 / folds.n_rows))
+    residual = np.concatenate(known)
+    squares = np.column_stack([residual, residual @ weights]) ** 2
     weights_of_folds = [fold.test.row_weights for fold in folds.folds[: len(known)]]
     row_weights = np.concatenate([weights for weights in weights_of_folds if weights is not None])
     fractions = row_weights / row_weights.sum()
-    deviations = fractions * (squares - fractions @ squares)
+    deviations = fractions[:, None] * (squares - fractions @ squares)
     # repeats do not add rows: a row that is held out several times counts once
-    return float(np.sqrt(len(squares) / folds.n_rows * np.sum(deviations**2)))
+    variance = len(squares) / folds.n_rows * np.sum(deviations**2, axis=0)
+    return np.asarray(np.sqrt(variance))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.arrangement import Arrangement
 from .._data.folds import blas_for, first_least
 from .._execution.threads import Threads
 from .._tuning.risk_curves import Paths
@@ -41,23 +42,22 @@ def choose_mixture(
     paths = Paths(PATH_SEED, "balanced", threads, batch=2, min_batches=2)
     options = SizeOptions(max_sizes=MAX_SIZES // 2)
     n_members = MANY_MEMBERS if np.isinf(k) else k
-    return [
-        _choose_for_target(target, options, schemes, n_members, paths) for target in data.targets()
-    ]
+    selections: dict[int, MixtureSelection] = {}
+    for group in data.arranged():
+        chosen = _choose(group.data, options, schemes, n_members, paths)
+        for t, selection in zip(group.targets.tolist(), chosen, strict=True):
+            selections[t] = selection
+            if group.arrangement is not None and data.Y is not None:
+                selections[t] = _rearranged(selection, group.arrangement, data.Y[:, t])
+    return [selections[t] for t in range(len(selections))]
 
 
-def _choose_for_target(
-    data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
+def _rearranged(
+    selection: MixtureSelection, arrangement: Arrangement, y: Array
 ) -> MixtureSelection:
-    """Choose the mixture of one target; rows are first ordered by content, moments are used as they
-    are.
-    """
-    ordered, arrangement = data.arranged()
-    selection = _choose(ordered, options, schemes, k, paths)
-    if arrangement is None or data.Y is None:
-        return selection
+    """A choice in an arrangement, for rows and columns in their original order."""
     choice = selection.choice.rearranged(arrangement)
-    prediction = _held_out_prediction(choice, data.Y)
+    prediction = _held_out_prediction(choice, y)
     return replace(
         selection, choice=choice, prediction=prediction, column_order=arrangement.columns
     )
@@ -65,31 +65,36 @@ def _choose_for_target(
 
 def _choose(
     data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
-) -> MixtureSelection:
-    """Choose the mixture; the best size of uniform members in the folds grows with the root of the
-    number of rows.
+) -> list[MixtureSelection]:
+    """Choose the mixture of each target; the best size of uniform members in the folds grows with
+    the root of the number of rows.
     """
     n, p = data.shape
+    largest = min(p, int(LARGEST_ROW_FRACTION * (n - data.null_rank)))
     with blas_for((n, p)):
-        curve, n_training_rows, folds, penalty = data.in_folds(options, paths)
-        average = curve.average
-        size = round(
-            float(average.sizes[first_least(average.mse(k))]) * np.sqrt(n / n_training_rows)
-        )
-        size = max(1, min(size, p, int(LARGEST_ROW_FRACTION * (n - data.null_rank))))
-        if penalty is None:  # all columns are constant
-            return MixtureSelection(choice=null_choice(folds), uniform_size=size)
-        choice = choose(replace(folds, ridge_penalty=penalty, uniform_size=size), schemes)
-    return MixtureSelection(choice=choice, uniform_size=size)
+        compared = data.in_folds(options, paths)
+        growth = np.sqrt(n / compared.n_training_rows)
+        best = [float(curve.sizes[first_least(curve.mse(k))]) for curve in compared.curves]
+        sizes = np.array([max(1, min(round(size * growth), largest)) for size in best])
+        folds = compared.folds
+        if compared.ridge_penalty is None:  # all columns are constant
+            choices = null_choice(folds)
+        else:
+            penalty = compared.ridge_penalty
+            choices = choose(replace(folds, ridge_penalty=penalty, uniform_size=sizes), schemes)
+    return [
+        MixtureSelection(choice=choice, uniform_size=int(size))
+        for choice, size in zip(choices, sizes, strict=True)
+    ]
 
 
-def _held_out_prediction(choice: Choice, Y: Array) -> Array | None:
+def _held_out_prediction(choice: Choice, y: Array) -> Array | None:
     """Held-out predictions (n, 1), averaged over repeats; None if rows were never held out."""
-    total = np.zeros(len(Y))
-    count = np.zeros(len(Y))
+    total = np.zeros(len(y))
+    count = np.zeros(len(y))
     for fit in choice.fits:
         if fit.rows is None or fit.residual is None:
             return None
-        np.add.at(total, fit.rows, Y[fit.rows, 0] - fit.residual)
+        np.add.at(total, fit.rows, y[fit.rows] - fit.residual)
         np.add.at(count, fit.rows, 1)
     return (total / count)[:, None] if count.all() else None

@@ -16,7 +16,8 @@ ones, are such fits:
 There are also **uniform** members, as in the paper, and **null**, the mean target.
 
 To add a scheme: write a class with a `name`, the names of the schemes that it `requires`, and
-``fit(folds, fitted) -> FoldFits``, and add it to `SCHEMES`. Everything that looks at y must be done
+``fit(folds, fitted) -> FoldFits``, and add it to `SCHEMES`. Coefficients are (p, q) for q targets,
+each of which has a penalty of its own. Everything that looks at y must be done
 in every fold from its training rows; only one number for each scheme, its penalty, may be chosen
 over all folds.
 """
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 
 from .._data.folds import Fold, FoldData
 from .._data.modes import RARE_FRACTION
-from .._members.penalised import lasso_path, lasso_penalty, members, penalised
+from .._members.penalised import group_lasso_path, lasso_penalty, members, penalised
 
 Array = NDArray[np.float64]
 
@@ -74,21 +75,42 @@ SEED = 24
 
 @dataclass(frozen=True, kw_only=True)
 class FoldFits:
-    """Fits of a scheme in every fold, and on all rows."""
+    """Fits of a scheme in every fold, and on all rows, for q targets."""
 
     coefs: list[
         Array
-    ]  # (p,) of standardised columns, for every fold; a costly scheme fits the first repeat only
-    coef_all_rows: Array | None = None  # (p,) on all rows, for schemes that require this one
+    ]  # (p, q) of standardised columns, for every fold; a costly scheme fits the first repeat only
+    coef_all_rows: Array | None = None  # (p, q) on all rows, for schemes that require this one
     prior_variances: Array | None = (
-        None  # (p,) on all rows, of standardised columns; None: no determinantal members
+        None  # (p, q) on all rows, of standardised columns; None: no determinantal members
     )
-    # a multiple of ``penalty_unit``, in which the best penalty is the ratio of noise to signal; of uniform
-    # members, a fraction of the squared norm of every column
-    penalty: float = 0.0
-    fold_prior_variances: list[Array] | None = None  # (p,) for every fold
-    errors: list[float] | None = None  # error in every fold; None: that of the coefficients
-    usable: bool = True  # whether the scheme can be drawn and its error is reliable
+    # (q,) multiples of ``penalty_unit``, in which the best penalty is the ratio of noise to signal; of
+    # uniform members, fractions of the squared norm of every column
+    penalty: Array | None = None
+    fold_prior_variances: list[Array] | None = None  # (p, q) for every fold
+    errors: Array | None = None  # (n_folds, q); None: that of the coefficients
+    usable: NDArray[np.bool_] | None = (
+        None  # (q,) whether the scheme can be drawn and its error is reliable; None: always
+    )
+
+    @property
+    def n_fitted(self) -> int:
+        """Number of folds in which the scheme was fitted."""
+        return len(self.coefs)
+
+    def targets_at(self, which: NDArray[np.int64]) -> FoldFits:
+        """Fits of uniform members with some of the targets."""
+        assert self.penalty is not None and self.errors is not None and self.usable is not None
+        return FoldFits(
+            coefs=[coef[:, which] for coef in self.coefs],
+            penalty=self.penalty[which],
+            errors=self.errors[:, which],
+            usable=self.usable[which],
+        )
+
+    def is_usable(self, target: int) -> bool:
+        """Whether the scheme can be drawn for a target, and its error is reliable."""
+        return self.usable is None or bool(self.usable[target])
 
 
 Fitted = Mapping[str, FoldFits]
@@ -101,7 +123,7 @@ class Scheme(Protocol):
     requires: tuple[str, ...]  # schemes whose fits are needed first
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        """Fit the scheme in every fold; `fitted` holds the schemes that it requires."""
+        """Fit the scheme in every fold, for all targets; `fitted` holds the schemes that it requires."""
 
 
 class Ridge:
@@ -111,16 +133,17 @@ class Ridge:
     requires: tuple[str, ...] = ()
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        prior_variances = np.ones(len(folds.unit))
-        penalty = np.array([folds.ridge_penalty])
+        penalty = folds.ridge_penalty
+        assert penalty is not None
+        prior_variances = np.ones((len(folds.unit), folds.n_targets))
         *in_folds, on_all_rows = folds.map(
-            penalised, folds.training_sets, repeat(prior_variances), repeat(penalty)
+            penalised, folds.training_sets, repeat(prior_variances), repeat(penalty[None])
         )
         return FoldFits(
             coefs=[coefs[0] for coefs in in_folds],
             coef_all_rows=on_all_rows[0],
             prior_variances=prior_variances,
-            penalty=folds.ridge_penalty,
+            penalty=penalty,
         )
 
 
@@ -137,19 +160,10 @@ class Rare:
     requires: tuple[str, ...] = ("ridge",)
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        prior_variances = rare_prior_variances(folds)
-        paths = folds.map(
-            penalised,
-            folds.training_sets[:-1],
-            repeat(prior_variances),
-            repeat(folds.ridge_penalty * RARE_PENALTY_FACTORS),
-        )
-        best = folds.best(paths)
-        return FoldFits(
-            coefs=[path[best] for path in paths],
-            prior_variances=prior_variances,
-            penalty=folds.ridge_penalty * RARE_PENALTY_FACTORS[best],
-        )
+        prior_variances = np.tile(rare_prior_variances(folds)[:, None], folds.n_targets)
+        variances = [prior_variances] * len(folds.folds)
+        coefs, penalty = _reweighted(folds, variances, RARE_PENALTY_FACTORS)
+        return FoldFits(coefs=coefs, prior_variances=prior_variances, penalty=penalty)
 
 
 class Power:
@@ -162,19 +176,13 @@ class Power:
         ridge = fitted["ridge"]
         assert ridge.coef_all_rows is not None
         variances = [powers_of(coef, 1.0) for coef in ridge.coefs]
-        paths = folds.map(
-            penalised,
-            folds.training_sets[:-1],
-            variances,
-            repeat(folds.ridge_penalty * PENALTY_FACTORS),
-        )
-        best = folds.best(paths)
+        coefs, penalty = _reweighted(folds, variances, PENALTY_FACTORS)
         on_all_rows = powers_of(ridge.coef_all_rows, 1.0)
         return FoldFits(
-            coefs=[path[best] for path in paths],
+            coefs=coefs,
             prior_variances=on_all_rows,
-            penalty=folds.ridge_penalty * PENALTY_FACTORS[best],
-            usable=bool(on_all_rows.any()),
+            penalty=penalty,
+            usable=np.any(on_all_rows > 0, axis=0),
         )
 
 
@@ -185,20 +193,29 @@ class Lasso:
     requires: tuple[str, ...] = ()
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        n_first = folds.n_first
-        paths = folds.map(lasso_path, folds.training_sets[:n_first], repeat(LASSO_FRACTIONS))
-        fractions = LASSO_FRACTIONS[: folds.best(paths) + 1 + LASSO_STEPS_BEYOND]
-        paths += folds.map(lasso_path, folds.training_sets[n_first:], repeat(fractions))
-        best = folds.best([path[: len(paths[-1])] for path in paths])
-        coef = paths[-1][best]
-        prior_variances = folds.all_rows.copies.mean(powers_of(coef, 1.0))
-        return FoldFits(
-            coefs=[path[best] for path in paths[:-1]],
-            coef_all_rows=coef,
-            prior_variances=prior_variances,
-            penalty=lasso_penalty(folds.all_rows, coef[:, None], float(LASSO_FRACTIONS[best])),
-            usable=bool(prior_variances.any()),
+        paths, penalties = zip(*folds.by_target(self._fit_target), strict=True)
+        *coefs, on_all_rows = (
+            np.concatenate(of_set, axis=1) for of_set in zip(*paths, strict=True)
         )
+        prior_variances = folds.all_rows.copies.mean(powers_of(on_all_rows, 1.0))
+        return FoldFits(
+            coefs=coefs,
+            coef_all_rows=on_all_rows,
+            prior_variances=prior_variances,
+            penalty=np.array(penalties),
+            usable=np.any(prior_variances > 0, axis=0),
+        )
+
+    def _fit_target(self, folds: FoldData) -> tuple[list[Array], float]:
+        """Coefficients (p, 1) of one target in every fold and on all rows, and the penalty."""
+        n_first = folds.n_first
+        paths = folds.map(group_lasso_path, folds.training_sets[:n_first], repeat(LASSO_FRACTIONS))
+        fractions = LASSO_FRACTIONS[: folds.best(paths)[0] + 1 + LASSO_STEPS_BEYOND]
+        paths += folds.map(group_lasso_path, folds.training_sets[n_first:], repeat(fractions))
+        (best,) = folds.best([path[: len(paths[-1])] for path in paths])
+        fraction = float(LASSO_FRACTIONS[best])
+        penalty = lasso_penalty(folds.all_rows, paths[-1][best], fraction)
+        return [path[best] for path in paths], penalty
 
 
 class Sparse:
@@ -211,20 +228,14 @@ class Sparse:
         lasso = fitted["lasso"]
         assert lasso.coef_all_rows is not None
         variances = [powers_of(coef, 2.0) for coef in lasso.coefs]
-        paths = folds.map(
-            penalised,
-            folds.training_sets[:-1],
-            variances,
-            repeat(folds.ridge_penalty * PENALTY_FACTORS),
-        )
-        best = folds.best(paths)
+        coefs, penalty = _reweighted(folds, variances, PENALTY_FACTORS)
         prior_variances = folds.all_rows.copies.mean(powers_of(lasso.coef_all_rows, 2.0))
         return FoldFits(
-            coefs=[path[best] for path in paths],
+            coefs=coefs,
             prior_variances=prior_variances,
-            penalty=folds.ridge_penalty * PENALTY_FACTORS[best],
+            penalty=penalty,
             fold_prior_variances=variances,
-            usable=bool(prior_variances.any()),
+            usable=np.any(prior_variances > 0, axis=0),
         )
 
 
@@ -247,24 +258,39 @@ class Uniform:
     requires: tuple[str, ...] = ("ridge",)  # later repeats only have the lead over ridge
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
+        sizes = folds.uniform_size
+        assert sizes is not None
+        all_targets = np.arange(folds.n_targets)
+        parts = []
+        for size in np.unique(sizes).tolist():  # targets of a size share the factors of members
+            targets = np.flatnonzero(sizes == size)
+            part = folds if len(targets) == len(all_targets) else folds.targets_at(targets)
+            parts.append((targets, self._fit_size(part, size)))
+        return _joined(parts)
+
+    def _fit_size(self, folds: FoldData, size: int) -> FoldFits:
+        """Fit members of one size, for targets that have it in common."""
         n_folds = len(folds.folds) if folds.n_rows < MANY_ROWS_FOR_UNIFORM else folds.n_first
         p = len(folds.unit)
-        affordable = min(
-            MAX_PAIR_OPERATIONS / max(1.0, folds.uniform_size) ** 3, MAX_DRAWN_COLUMNS / p
-        )
+        affordable = min(MAX_PAIR_OPERATIONS / max(1.0, size) ** 3, MAX_DRAWN_COLUMNS / p)
         pairs = int(np.clip(affordable, MIN_PAIRS, MAX_PAIRS))
         orders = np.random.default_rng(SEED).permuted(np.tile(np.arange(p), (pairs, 1)), axis=1)
-        columns = [_both_ends(orders, _size_in(fold, folds)) for fold in folds.folds[:n_folds]]
+        columns = [
+            _both_ends(orders, _size_in(fold, folds, size)) for fold in folds.folds[:n_folds]
+        ]
         fits = _uniform_fits(folds, columns, MEMBER_PENALTY)
         least = members(folds.training_sets[0], columns[0], LEAST_MEMBER_PENALTY).mean(axis=0)
-        change = np.abs(least - fits.coefs[0]).max()
-        if change <= MIN_COEFFICIENT_CHANGE * np.abs(fits.coefs[0]).max():
+        change = np.abs(least - fits.coefs[0]).max(axis=0)
+        changed = change > MIN_COEFFICIENT_CHANGE * np.abs(fits.coefs[0]).max(axis=0)
+        if not changed.any():
             return fits
         least_penalised = _uniform_fits(folds, columns, LEAST_MEMBER_PENALTY)
         weights = folds.weight[:n_folds]
-        errors = [weights @ np.array(these.errors) for these in (fits, least_penalised)]
-        much_better = errors[1] < MAX_ERROR_RATIO * errors[0]
-        return least_penalised if much_better and least_penalised.usable else fits
+        assert fits.errors is not None and least_penalised.errors is not None
+        much_better = weights @ least_penalised.errors < MAX_ERROR_RATIO * (weights @ fits.errors)
+        take_least = changed & much_better & least_penalised.usable
+        parts = [(np.flatnonzero(~take_least), fits), (np.flatnonzero(take_least), least_penalised)]
+        return _joined([(targets, part.targets_at(targets)) for targets, part in parts])
 
 
 def _uniform_fits(folds: FoldData, columns: list[NDArray[np.int64]], penalty: float) -> FoldFits:
@@ -275,15 +301,30 @@ def _uniform_fits(folds: FoldData, columns: list[NDArray[np.int64]], penalty: fl
     pair_means = [(member_coefs[:pairs] + member_coefs[pairs:]) / 2 for member_coefs in coefs]
     observed = np.concatenate(folds.map(Fold.errors, folds.folds, [mean[None] for mean in means]))
     pair_errors = np.array(
-        [errors.mean() for errors in folds.map(Fold.errors, folds.folds, pair_means)]
+        [errors.mean(axis=0) for errors in folds.map(Fold.errors, folds.folds, pair_means)]
     )
     extrapolated = observed - 2 * (pair_errors - observed) / (2 * pairs - 2)
     lower_bound = MIN_EXTRAPOLATED_RATIO * observed
     return FoldFits(
         coefs=means,
-        penalty=penalty,
-        errors=np.maximum(extrapolated, lower_bound).tolist(),
-        usable=bool(np.all(extrapolated >= lower_bound)),
+        penalty=np.full(folds.n_targets, penalty),
+        errors=np.maximum(extrapolated, lower_bound),
+        usable=np.all(extrapolated >= lower_bound, axis=0),
+    )
+
+
+def _joined(parts: list[tuple[NDArray[np.int64], FoldFits]]) -> FoldFits:
+    """Fits of uniform members of all targets, from those of groups of targets."""
+    order = np.argsort(np.concatenate([targets for targets, _ in parts]))
+    fits = [of_group for _, of_group in parts]
+    return FoldFits(
+        coefs=[
+            np.concatenate(of_fold, axis=1)[:, order]
+            for of_fold in zip(*(part.coefs for part in fits), strict=True)
+        ],
+        penalty=np.concatenate([part.penalty for part in fits])[order],
+        errors=np.concatenate([part.errors for part in fits], axis=1)[:, order],
+        usable=np.concatenate([part.usable for part in fits])[order],
     )
 
 
@@ -294,7 +335,8 @@ class Null:
     requires: tuple[str, ...] = ()
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        return FoldFits(coefs=[np.zeros(len(folds.unit))] * len(folds.folds))
+        zeros = np.zeros((len(folds.unit), folds.n_targets))
+        return FoldFits(coefs=[zeros] * len(folds.folds))
 
 
 SCHEMES: dict[str, Scheme] = {
@@ -320,17 +362,32 @@ def rare_prior_variances(folds: FoldData) -> Array:
 
 
 def powers_of(coef: Array, power: float) -> Array:
-    """|b_j| to a power, in units of the largest."""
-    largest = float(np.abs(coef).max(initial=0.0))
-    return (np.abs(coef) / largest) ** power if largest > 0 else np.zeros(len(coef))
+    """|b_j| of coefficients (p, q) to a power, in units of the largest of each target."""
+    size = np.abs(coef)
+    largest = size.max(axis=0, initial=0.0)
+    return np.asarray((size / np.where(largest > 0, largest, 1.0)) ** power)
 
 
-def _size_in(fold: Fold, folds: FoldData) -> int:
+def _reweighted(
+    folds: FoldData, variances: list[Array], penalty_factors: Array
+) -> tuple[list[Array], Array]:
+    """Coefficients (p, q) in every fold of penalised fits with given prior variances, and the best
+    penalties (q,), multiples of that of ridge.
+    """
+    assert folds.ridge_penalty is not None
+    penalties = penalty_factors[:, None] * folds.ridge_penalty
+    paths = folds.map(penalised, folds.training_sets[:-1], variances, repeat(penalties))
+    best = folds.best(paths)
+    coefs = [np.take_along_axis(path, best[None, None, :], axis=0)[0] for path in paths]
+    return coefs, np.take_along_axis(penalties, best[None, :], axis=0)[0]
+
+
+def _size_in(fold: Fold, folds: FoldData, size: int) -> int:
     """Columns of uniform members in a fold: their size on all rows in proportion to the root of the
     rows.
     """
-    size = round(float(np.sqrt(fold.train.n_rows / folds.n_rows)) * folds.uniform_size)
-    return max(1, min(size, int(LARGEST_ROW_FRACTION * (fold.train.n_rows - 1))))
+    in_proportion = round(float(np.sqrt(fold.train.n_rows / folds.n_rows)) * size)
+    return max(1, min(in_proportion, int(LARGEST_ROW_FRACTION * (fold.train.n_rows - 1))))
 
 
 def _both_ends(orders: NDArray[np.int64], size: int) -> NDArray[np.int64]:

@@ -68,6 +68,11 @@ class Arrangement:
         position[order] = np.arange(len(first))
         return cls(columns, first[order], position[distinct_row])
 
+    @property
+    def key(self) -> bytes:
+        """Bytes that are equal for equal arrangements."""
+        return b"".join(part.tobytes() for part in (self.columns, self.rows, self.distinct_row))
+
     def apply(self, problem: RowData) -> RowData:
         """The problem with its rows merged, and rows and columns in order."""
         moved = _merged(problem, self.rows, self.distinct_row)
@@ -172,21 +177,21 @@ class Copies:
         return cls(_ranks([np.abs(first), first * second]), np.where(first < 0, -1.0, 1.0))
 
     def mean(self, values: Array) -> Array:
-        """Values of the columns, (p,), averaged over copies: which copy a solver took depends on
-        the order.
+        """Values of the columns, (p,) or (p, q), averaged over copies: which copy a solver took
+        depends on the order.
         """
-        return np.asarray(
-            np.bincount(self.group, weights=values)[self.group]
-            / np.bincount(self.group)[self.group]
-        )
+        count = np.bincount(self.group)
+        if count.max(initial=1) == 1:
+            return values
+        total = np.zeros((len(count), *values.shape[1:]))
+        np.add.at(total, self.group, values)
+        return np.asarray((total.T / count).T[self.group])
 
     def mean_coef(self, coef: Array) -> Array:
         """Coefficients (p, q) of standardised columns, averaged over copies: the fit of the
         training rows stays.
         """
-        return np.stack(
-            [self.sign * self.mean(self.sign * of_target) for of_target in coef.T], axis=1
-        )
+        return np.asarray(self.sign[:, None] * self.mean(self.sign[:, None] * coef))
 
 
 def _ranks(keys: list[Array]) -> Indices:

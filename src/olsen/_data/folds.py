@@ -47,23 +47,33 @@ class HeldOutRows:
 
     rows: Indices  # row indices
     X: Array  # (rows, p)
-    Y: Array  # (rows, 1)
+    Y: Array  # (rows, q)
     row_weights: Array  # (rows,)
 
     def residuals(self, b: Array) -> Array:
-        """Residuals (rows, sizes)."""
-        return np.asarray(self.Y - self.X @ b[:, :, 0])
+        """Residuals (rows, sizes, q)."""
+        p, n_sizes, q = b.shape
+        predictions = self.X @ b.reshape(p, n_sizes * q)
+        return np.asarray(self.Y[:, None, :] - predictions.reshape(-1, n_sizes, q))
 
     def errors(self, b: Array) -> Array:
-        """Mean squared errors (sizes,)."""
-        return np.asarray(self.row_weights @ self.residuals(b) ** 2 / self.row_weights.sum())
+        """Mean squared errors (sizes, q)."""
+        fractions = self.row_weights / self.row_weights.sum()
+        return np.asarray(np.tensordot(fractions, self.residuals(b) ** 2, axes=1))
 
     def products(self, b: Array) -> Array:
-        """Mean products (sizes, sizes) of the errors."""
-        residual = self.residuals(b)
-        return np.asarray(
-            residual.T @ (self.row_weights[:, None] * residual) / self.row_weights.sum()
-        )
+        """Mean products (q, sizes, sizes) of the errors."""
+        residual = self.residuals(b).transpose(2, 0, 1)
+        fractions = self.row_weights / self.row_weights.sum()
+        return np.asarray(residual.transpose(0, 2, 1) @ (fractions[:, None] * residual))
+
+    def in_basis(self, basis: Array) -> HeldOutRows:
+        """The held-out rows for coefficients ``basis @ b``, (p, r) times (r, sizes, q)."""
+        return replace(self, X=self.X @ basis)
+
+    def targets_at(self, which: Indices) -> HeldOutRows:
+        """The held-out rows with some of the targets."""
+        return replace(self, Y=self.Y[:, which])
 
 
 @dataclass(frozen=True)
@@ -102,19 +112,32 @@ class HeldOutMoments:
         return quadratic + self.test.weight * self._offset(b) ** 2
 
     def errors(self, b: Any) -> Any:
-        """Mean squared errors (sizes,), averaged over targets."""
+        """Mean squared errors (sizes, q)."""
         squares = self.targets - 2 * self.with_targets(b) + self.squares(b)
-        return self.test.space.xp.mean(squares, axis=1) / self.test.weight
+        return squares / self.test.weight
 
     def products(self, b: Array) -> Array:
-        """Mean products (sizes, sizes) of the errors of one target, on the host."""
-        offset = self._offset(b)[:, 0]
-        flat = b[:, :, 0]
-        predictions = flat.T @ self.test.G @ flat + self.test.weight * np.outer(offset, offset)
-        cross = self.with_targets(b)[:, 0]
-        return np.asarray(
-            (self.targets[0] - cross - cross[:, None] + predictions) / self.test.weight
-        )
+        """Mean products (q, sizes, sizes) of the errors, on the host."""
+        p, n_sizes, q = b.shape
+        by_target = b.transpose(2, 1, 0)  # (q, sizes, p)
+        image = (self.test.G @ b.reshape(p, n_sizes * q)).reshape(b.shape).transpose(2, 0, 1)
+        offset = self._offset(b).T  # (q, sizes)
+        predictions = by_target @ image
+        predictions += self.test.weight * offset[:, :, None] * offset[:, None, :]
+        cross = self.with_targets(b).T
+        squares = self.targets[:, None, None]
+        errors = squares - cross[:, None, :] - cross[:, :, None] + predictions
+        return np.asarray(errors / self.test.weight)
+
+    def in_basis(self, basis: Array) -> HeldOutMoments:
+        """The held-out moments for coefficients ``basis @ b``, (p, r) times (r, sizes, q)."""
+        G = basis.T @ self.test.G @ basis
+        test = replace(self.test, G=G, C=basis.T @ self.test.C)
+        return replace(self, test=test, shift_x=self.shift_x @ basis)
+
+    def targets_at(self, which: Indices) -> HeldOutMoments:
+        """The held-out moments with some of the targets."""
+        return replace(self, test=self.test.targets_at(which), shift_y=self.shift_y[which])
 
     def residuals(self, b: Array) -> None:
         """Residuals of rows, which moments do not know."""
@@ -133,21 +156,30 @@ class Fold:
 
     train: Standardised
     mean_x: Array  # (p,) means of the training rows, in units of the standard deviations
-    mean_y: Array
+    mean_y: Array  # (q,)
     weight: float  # total weight of the test rows
     test: HeldOut
 
     def residuals(self, coefs: Array) -> Array | None:
-        """Residuals of the test rows, (rows, count); None where only moments are known."""
-        return self.test.residuals(coefs.T[:, :, None])
+        """Residuals of the test rows, (rows, count, q); None where only moments are known."""
+        return self.test.residuals(coefs.transpose(1, 0, 2))
 
     def errors(self, coefs: Array) -> Array:
-        """Mean squared errors of prediction, (count,)."""
-        return np.asarray(self.test.errors(coefs.T[:, :, None]))
+        """Mean squared errors of prediction, (count, q)."""
+        return np.asarray(self.test.errors(coefs.transpose(1, 0, 2)))
 
     def products(self, coefs: Array) -> Array:
-        """Mean products of residuals, (count, count)."""
-        return self.test.products(coefs.T[:, :, None])
+        """Mean products of residuals, (q, count, count)."""
+        return self.test.products(coefs.transpose(1, 0, 2))
+
+    def targets_at(self, which: Indices) -> Fold:
+        """The fold with some of the targets."""
+        return replace(
+            self,
+            train=self.train.targets_at(which),
+            mean_y=self.mean_y[which],
+            test=self.test.targets_at(which),
+        )
 
 
 @dataclass(frozen=True)
@@ -164,8 +196,8 @@ class FoldData:
         None  # moments of the training rows of all folds, if they were computed
     )
     away_from_mode: Array | None = None  # (p,) fraction of the rows, see `modes`
-    ridge_penalty: float = 0.0  # of least error, in units of the columns
-    uniform_size: int = 1  # columns of uniform members on all rows
+    ridge_penalty: Array | None = None  # (q,) of least error, in units of the columns
+    uniform_size: Indices | None = None  # (q,) columns of uniform members on all rows
 
     @property
     def n_first(self) -> int:
@@ -194,16 +226,44 @@ class FoldData:
             return [work(*job) for job in jobs]
         return self.threads.quiet()(lambda i, _: work(*jobs[i]), len(jobs), chunk=1)
 
-    def best(self, coefs: list[Array]) -> int:
-        """Position of the least error over folds, among the positions that all folds have."""
+    def best(self, coefs: list[Array]) -> Indices:
+        """Position (q,) of the least error over folds, among the positions that all folds have."""
         errors = self.map(Fold.errors, self.folds, coefs)
         count = min(len(e) for e in errors)
-        return first_least(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors]))
+        of_folds = np.stack([e[:count] for e in errors])
+        return least_by_target(np.tensordot(self.weight[: len(errors)], of_folds, axes=1))
+
+    def targets_at(self, which: Indices) -> FoldData:
+        """The folds with some of the targets."""
+        return replace(
+            self,
+            all_rows=self.all_rows.targets_at(which),
+            folds=[fold.targets_at(which) for fold in self.folds],
+            ridge_penalty=None if self.ridge_penalty is None else self.ridge_penalty[which],
+            uniform_size=None if self.uniform_size is None else self.uniform_size[which],
+        )
+
+    def by_target(self, work: Callable[[FoldData], T]) -> list[T]:
+        """Results of ``work(folds)`` for each target, in threads over targets if there are several."""
+        if self.n_targets == 1:
+            return [work(self)]
+        alone = replace(self, threads=Threads())
+        return self.map(lambda t: work(alone.targets_at(t)), np.arange(self.n_targets)[:, None])
+
+    @property
+    def n_targets(self) -> int:
+        """Number of targets."""
+        return len(self.folds[0].mean_y)
 
 
 def first_least(errors: Array) -> int:
     """Position of the least error; of errors that differ by rounding only, the first."""
-    return int(np.argmax(errors <= errors.min() * (1 + TIE_TOL)))
+    return int(least_by_target(errors[:, None])[0])
+
+
+def least_by_target(errors: Array) -> Indices:
+    """Position (q,) of the least of errors (count, q), as in :func:`first_least`."""
+    return np.asarray(np.argmax(errors <= errors.min(axis=0) * (1 + TIE_TOL), axis=0))
 
 
 def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Threads) -> FoldData:

@@ -100,11 +100,9 @@ class Moments:
             space=self.space,
         )
 
-    def target(self, t: int) -> Moments:
-        """Moments for one of several targets."""
-        return replace(
-            self, mean_y=self.mean_y[t : t + 1], C=self.C[:, t : t + 1], yy=self.yy[t : t + 1]
-        )
+    def targets_at(self, which: Indices | slice) -> Moments:
+        """Moments for some of the targets."""
+        return replace(self, mean_y=self.mean_y[which], C=self.C[:, which], yy=self.yy[which])
 
     def on_host(self) -> Moments:
         """Moments in NumPy arrays; itself if its arrays are."""

@@ -315,11 +315,11 @@ class RowData:
         """Store moments of all rows that were computed elsewhere."""
         vars(self)["moments"] = moments
 
-    def target(self, t: int) -> RowData:
-        """RowData with one of several targets, with its moments if already computed."""
-        problem = replace(self, Y=self.Y[:, [t]])
+    def targets_at(self, which: Indices | slice) -> RowData:
+        """The rows with some of the targets, with their moments if already computed."""
+        problem = replace(self, Y=self.Y[:, which])
         if self.has_moments:
-            problem.keep_moments(self.moments.target(t))
+            problem.keep_moments(self.moments.targets_at(which))
         return problem
 
     def refuse_extremes(self) -> None:

@@ -7,7 +7,7 @@ same questions; the moments are cheaper unless columns are many.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,6 +53,15 @@ class StandardisedMoments:
             C[constant] = 0.0
         squares = np.ascontiguousarray(np.diagonal(G))
         return cls(G, C, squares, moments.n_rows, moments.weight)
+
+    def targets_at(self, which: Indices) -> StandardisedMoments:
+        """The moments with some of the targets."""
+        return replace(self, C=self.C[:, which])
+
+    @cached_property
+    def eigen(self) -> tuple[Array, Array]:
+        """Eigenvalues of the products in rising order, and eigenvectors."""
+        return eigen(self.products)
 
     @cached_property
     def copies(self) -> Copies:
@@ -114,6 +123,11 @@ class StandardisedRows:
         return row_products(self.A) if self.known_products is None else self.known_products
 
     @cached_property
+    def eigen(self) -> tuple[Array, Array]:
+        """Eigenvalues of the products in rising order, and eigenvectors."""
+        return eigen(self.products)
+
+    @cached_property
     def C(self) -> Array:
         """Products of columns and targets, (p, q)."""
         return np.asarray(self.A.T @ self.B)
@@ -127,6 +141,10 @@ class StandardisedRows:
     def copies(self) -> Copies:
         """Columns that are copies of each other."""
         return Copies.of(self.A.T @ random_numbers(len(self.A), 2))
+
+    def targets_at(self, which: Indices) -> StandardisedRows:
+        """The rows with some of the targets."""
+        return replace(self, B=self.B[:, which], known_products=self.products)
 
     def take(self, rows: Indices) -> StandardisedRows:
         """Training rows, centred: P A and P A A' P, with P = I - r r'/r'r and r the roots of the
@@ -160,6 +178,12 @@ class StandardisedRows:
 Standardised = StandardisedMoments | StandardisedRows
 
 
+def eigen(G: Array) -> tuple[Array, Array]:
+    """Eigenvalues of a symmetric matrix in rising order, and eigenvectors."""
+    values, vectors = np.linalg.eigh(G)
+    return values, vectors
+
+
 def few_columns(shape: tuple[int, int]) -> bool:
     """Whether Gram matrices are cheaper than rows."""
     n, p = shape
@@ -172,7 +196,11 @@ def standardise(problem: RowData, threads: Threads) -> tuple[Standardised, Array
     """
     if not few_columns(problem.shape):
         return StandardisedRows.of(problem)
-    moments = problem.moments_by(threads)
+    return standardised_moments(problem.moments_by(threads))
+
+
+def standardised_moments(moments: Moments) -> tuple[StandardisedMoments, Array]:
+    """Standardise moments of all rows, and return the standard deviations."""
     unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
     return StandardisedMoments.of(moments, unit, moments), unit
 

@@ -17,7 +17,7 @@ from .._data.fits import FoldFit
 from .._data.modes import away_from_mode
 from .._data.splits import FOLD_SEED, FOLDS
 from .._data.training import TrainingData
-from .._members import by_target
+from .._members.ensemble import solve_by_target
 from .._members.limit import drawable
 from .._tuning.selection import SelectionData, SelectionMoments, SelectionRows
 from ..subsets import Design
@@ -210,20 +210,15 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         self, data: TrainingData, selection: list[MixtureSelection], seed: int
     ) -> FittedResult:
         designs = [self._mixture_design(data, of_target, seed) for of_target in selection]
-        fits = [self._fit_members(data, design, self.n_estimators, scale=1.0) for design in designs]
+        members = solve_by_target(data, designs, float(self.n_estimators), options=options_of(self))
         folds = _fold_fits(selection)
         rows = data.host_rows
         if rows is not None and folds[0].residual is None:
             n_rows = rows.shape[0]
             folds = rows.with_errors(folds, FOLD_SEED, n_rows, n_rows)
         scales = [1 - of_target.choice.weights.get("null", 0.0) for of_target in selection]
-        return replace(
-            fits[0],
-            designs=designs,
-            members=by_target([fit.members for fit in fits]),
-            scale=scales[0] if len(selection) == 1 else np.array(scales),
-            folds=folds,
-        )
+        scale = scales[0] if len(selection) == 1 else np.array(scales)
+        return replace(self._fitted_to(data, designs, members, scale), folds=folds)
 
     def _mixture_design(self, data: TrainingData, selection: MixtureSelection, seed: int) -> Design:
         """Build the sampling design of a mixture."""

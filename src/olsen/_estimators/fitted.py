@@ -281,11 +281,19 @@ class FittedEnsemble(
                     f"{parameter} needs leave-one-out residuals of all rows: {data.why_no_rows}."
                 )
             combination = combine(host_rows, design, k, scale, stacking, options.quietly)
+        members = solve_ensemble(data, design, 0, k, options=options, weights=combination.weights)
+        result = self._fitted_to(data, [design], members, combination.scale)
+        return replace(result, advantage=combination.advantage)
+
+    def _fitted_to(
+        self, data: TrainingData, designs: list[Design], members: _members.Members, scale: Any
+    ) -> FittedResult:
+        """The result of a fit to data, from its members."""
+        host_rows = data.host_rows
         return FittedResult(
-            [design],
-            solve_ensemble(data, design, 0, k, options=options, weights=combination.weights),
-            combination.scale,
-            advantage=combination.advantage,
+            designs,
+            members,
+            scale,
             fingerprint=None if host_rows is None else fingerprint(host_rows),
             why_no_rows=data.why_no_rows,
             data=data.reopen(),

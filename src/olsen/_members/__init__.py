@@ -12,10 +12,10 @@ from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Subsets
 from . import gram, masked_cg, orthogonal
-from .mean import Members, by_target
+from .mean import Members
 from .solution import Solution
 
-__all__ = ["ASKED_FOR", "SOLVERS", "Members", "Solution", "by_target", "choose", "solve"]
+__all__ = ["ASKED_FOR", "SOLVERS", "Members", "Solution", "choose", "solve"]
 
 ALONE = Threads()
 

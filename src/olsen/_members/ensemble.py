@@ -19,8 +19,8 @@ from .._data.triangle import CentredRows
 from .._execution.options import Options
 from ..subsets import Design, Subsets, is_count
 from . import gram, on_device, solve
-from .limit import limit_of
-from .mean import Members, member_sum
+from .limit import limit_of, limits_of
+from .mean import Members, by_target, member_sum
 from .solution import Solution
 
 Array = NDArray[np.float64]
@@ -51,6 +51,21 @@ def solve_ensemble(
     threads = options.threads("members", len(features.sizes))
     solution = solve(rows, features, samples, solver=options.solver, threads=threads)
     return Members.of(rows, features, samples, solution, weights)
+
+
+def solve_by_target(
+    data: TrainingData, designs: list[Design], k: float, *, options: Options
+) -> Members:
+    """Solve k members of a completed design for each target, or infinitely many."""
+    if k == math.inf:
+        limit = limits_of(data, designs, options.quietly)
+        return limit if data.space.on_host else limit.in_space(data.space)
+    members = []
+    for t, design in enumerate(designs):
+        rows = data.rows
+        of_target = data if rows is None else rows.targets_at(slice(t, t + 1))
+        members.append(solve_ensemble(of_target, design, 0, k, options=options))
+    return by_target(members)
 
 
 def _solve_on_device(

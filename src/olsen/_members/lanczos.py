@@ -72,3 +72,66 @@ class Krylov:
         values, E = la.eigh_tridiagonal(self.diagonal, self.off_diagonal[:-1], check_finite=False)
         along = E[0] * self.length / (np.maximum(values, 0.0) + shifts[:, None])
         return np.asarray(along @ E.T @ self.V)
+
+
+def solve_together(
+    multiply: Callable[[Array], Array], right: Array, shifts: Array, max_steps: int
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Solutions (penalties, q, k) of q systems with matrices of their own, and which are accurate.
+
+    The q Krylov spaces grow together: ``multiply(vectors)`` multiplies every row (q, k) with the
+    matrix of its system, in one product for all. `right` is (q, k), `shifts` (penalties, q). Vectors
+    are not orthogonalised again, as in conjugate gradients, of which these are the iterates: rounding
+    delays convergence, and the residuals of the recurrence tell.
+    """
+    q, k = right.shape
+    max_steps = min(max_steps, 2 * k)
+    lengths = np.linalg.norm(right, axis=1)
+    scale = np.where(lengths > 0, lengths, 1.0)
+    smallest = shifts.min(axis=0)
+    V = [right / scale[:, None]]
+    diagonals: list[Array] = []
+    off_diagonals = [np.zeros(q)]
+    pivot = np.ones(q)  # of T + smallest shift, and the right-hand side that elimination leaves
+    remainder = np.ones(q)
+    accurate = lengths == 0
+    while len(diagonals) < max_steps:
+        image = multiply(V[-1])
+        diagonal = np.einsum("tk,tk->t", image, V[-1])
+        image -= diagonal[:, None] * V[-1]
+        if len(V) > 1:
+            image -= off_diagonals[-1][:, None] * V[-2]
+            remainder *= -off_diagonals[-1] / pivot
+        pivot = diagonal + smallest - off_diagonals[-1] ** 2 / pivot
+        off_diagonal = np.sqrt(np.einsum("tk,tk->t", image, image))
+        off_diagonal[off_diagonal <= 1e-14 * np.abs(diagonal)] = 0.0  # it is rounding
+        diagonals.append(diagonal)
+        off_diagonals.append(off_diagonal)
+        accurate |= off_diagonal * np.abs(remainder / pivot) <= RESIDUAL_TOL
+        if accurate.all():
+            break
+        V.append(image / np.where(off_diagonal > 0, off_diagonal, np.inf)[:, None])
+    steps = len(diagonals)
+    along = _tridiagonal_solutions(np.stack(diagonals), np.stack(off_diagonals[1:]), shifts)
+    vectors = np.stack(V[:steps]).transpose(1, 0, 2)  # (q, steps, k)
+    x = (along * lengths[:, None]).transpose(1, 0, 2) @ vectors  # (q, penalties, k)
+    return x.transpose(1, 0, 2), accurate
+
+
+def _tridiagonal_solutions(diagonal: Array, off_diagonal: Array, shifts: Array) -> Array:
+    """Solutions (penalties, q, steps) of (T + penalty) y = e_1 for q tridiagonal T, of which
+    diagonals (steps, q) are given.
+    """
+    steps = len(diagonal)
+    pivots = np.empty((steps, *shifts.shape))
+    y = np.empty((steps, *shifts.shape))
+    pivots[0] = diagonal[0] + shifts
+    y[0] = 1.0
+    for i in range(1, steps):
+        factor = off_diagonal[i - 1] / pivots[i - 1]
+        pivots[i] = diagonal[i] + shifts - factor * off_diagonal[i - 1]
+        y[i] = -factor * y[i - 1]
+    y[-1] /= pivots[-1]
+    for i in range(steps - 2, -1, -1):
+        y[i] = (y[i] - off_diagonal[i] * y[i + 1]) / pivots[i]
+    return y.transpose(1, 2, 0)

@@ -5,7 +5,7 @@ Rows in memory are preferred to moments, because moments square the condition nu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -14,21 +14,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.moment_data import MomentData
 from .._data.moments import Moments
 from .._data.rows import RowData, Submatrix
-from .._data.standardised import (
-    Standardised,
-    StandardisedMoments,
-    standard_deviations,
-    standardise,
-)
+from .._data.standardised import Standardised, standardise, standardised_moments
 from .._data.training import TrainingData
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Design, Determinantal
-from .mean import Members, member_sum
-from .penalised import NormalEquations, limit_members, solve, solve_members
+from .mean import Members, by_target, member_sum
+from .penalised import (
+    MIN_BATCHED_TARGETS,
+    NormalEquations,
+    limit_members,
+    solve,
+    solve_members,
+    solve_penalised,
+)
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 def process_of(
@@ -109,14 +113,14 @@ def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
     """
     has_uniform = design.scheme_weights is not None and design.uniform_weight > 0
     problem = data.host_rows
+    train: Standardised
     if problem is None:
         moments = data.total_moments()
         limit = limit_of_moments(moments, design)
         if not has_uniform:
             return limit
-        unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
-        train = StandardisedMoments.of(moments, unit, moments)
-        return _add_uniform(limit, train, unit, moments.mean_x, design=design, threads=threads)
+        train, unit = standardised_moments(moments)
+        return _with_uniform(limit, moments.mean_x, train, unit, design=design, threads=threads)
     if design.scheme_weights is None and design.process is None:
         design = replace(design, process=process_of(data, design, draws=False))
     if problem.has_moments:
@@ -127,8 +131,105 @@ def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
         limit = _limit(design, rows.A.T @ rows.B, equations, mean_x=rows.mean_x, mean_y=rows.mean_y)
     if not has_uniform:
         return limit
-    train_rows, unit = standardise(problem, threads)
-    return _add_uniform(limit, train_rows, unit, problem.means[0], design=design, threads=threads)
+    train, unit = standardise(problem, threads)  # as in the folds
+    return _with_uniform(limit, problem.means[0], train, unit, design=design, threads=threads)
+
+
+def limits_of(data: TrainingData, designs: list[Design], threads: Threads) -> Members:
+    """Exact mean of infinitely many members of mixtures, one design for each target of the data.
+
+    With many targets, all determinantal schemes are solved together from standardised columns, and
+    targets whose uniform members are drawn alike share their factors.
+    """
+    if len(designs) == 1:
+        return limit_of(data, designs[0], threads)
+    if len(designs) < MIN_BATCHED_TARGETS:
+        parts = [_only_target(data, t) for t in range(len(designs))]
+        return by_target(
+            [limit_of(part, design, threads) for part, design in zip(parts, designs, strict=True)]
+        )
+    problem = data.host_rows
+    train: Standardised
+    if problem is None:
+        moments = data.total_moments()
+        train, unit = standardised_moments(moments)
+        means = moments.mean_x, moments.mean_y
+    else:
+        train, unit = standardise(problem, threads)
+        means = problem.means
+    coef = _determinantal_coefs(train, unit, designs)
+    for targets, count in _groups_of_uniform_members(designs):
+        coef[:, targets] += _uniform_coefs(train, unit, targets, count, designs, threads=threads)
+    return limit_members(coef, *means)
+
+
+def _only_target(data: TrainingData, t: int) -> TrainingData:
+    """The data with one of several targets."""
+    one = slice(t, t + 1)
+    rows = data.host_rows
+    if rows is not None:
+        return rows.targets_at(one)
+    return MomentData.from_moments([data.total_moments().targets_at(one)])
+
+
+def _determinantal_coefs(train: Standardised, unit: Array, designs: list[Design]) -> Array:
+    """Coefficients (p, q) of the determinantal schemes of all targets, times their weights."""
+    coef = np.zeros((len(unit), len(designs)))
+    targets = []
+    weights = []
+    variances = []
+    penalties = []
+    for t, design in enumerate(designs):
+        assert design.prior_variances is not None and design.penalties is not None
+        assert design.scheme_weights is not None
+        n_schemes = len(design.prior_variances)
+        targets += [t] * n_schemes
+        weights += design.scheme_weights[:n_schemes].tolist()
+        variances += [of_scheme * unit**2 for of_scheme in design.prior_variances]
+        penalties += design.penalties.tolist()
+    if not targets:
+        return coef
+    of_schemes = train.targets_at(np.array(targets))
+    solved = solve_penalised(of_schemes, np.stack(variances, axis=1), np.array([penalties]), 0.0)
+    np.add.at(coef.T, np.array(targets), (solved[0] * weights / unit[:, None]).T)
+    return coef
+
+
+def _groups_of_uniform_members(designs: list[Design]) -> Iterator[tuple[Indices, Indices]]:
+    """Targets whose uniform members are drawn from the same columns, and how many each of them has."""
+    groups: dict[tuple[Any, bytes], list[int]] = {}
+    for t, design in enumerate(designs):
+        if design.uniform_weight > 0:
+            order = b"" if design.column_order is None else design.column_order.tobytes()
+            drawn = (design.max_features, design.uniform_penalty)
+            groups.setdefault((drawn, order), []).append(t)
+    for targets in groups.values():
+        count = [n_uniform_members(designs[t].uniform_weight) for t in targets]
+        yield np.array(targets), np.array(count)
+
+
+def _uniform_coefs(
+    train: Standardised,
+    unit: Array,
+    targets: Indices,
+    count: Indices,
+    designs: list[Design],
+    *,
+    threads: Threads,
+) -> Array:
+    """Coefficients (p, targets) of uniform members times their weight, as they were judged in the
+    folds.
+    """
+    design = designs[targets[0]]
+    features, _ = design.uniform.draw(0, int(count.max()), threads.without_blas)
+    solved = solve_members(train.targets_at(targets), features, design.uniform_penalty, threads)
+    coefs = []
+    for i, n_members in enumerate(count.tolist()):
+        first = features.take(np.arange(n_members))
+        weight = designs[targets[i]].uniform_weight
+        total = member_sum(first, solved[: first.indptr[-1], i : i + 1])
+        coefs.append(weight * total / n_members)
+    return train.copies.mean_coef(np.concatenate(coefs, axis=1)) / unit[:, None]
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
@@ -179,20 +280,18 @@ def drawable(data: TrainingData, design: Design) -> Design:
     return replace(design, process=process_of(data, design))
 
 
-def _add_uniform(
+def _with_uniform(
     limit: Members,
+    mean_x: Array,
     train: Standardised,
     unit: Array,
-    mean_x: Array,
     *,
     design: Design,
     threads: Threads,
 ) -> Members:
-    """Add the weighted mean of drawn uniform members, as they were judged in the folds."""
-    weight = design.uniform_weight
-    features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
-    mean_coef = member_sum(
-        features, solve_members(train, features, design.uniform_penalty, threads)
-    ) / len(features)
-    coef = limit.coef + weight * train.copies.mean_coef(mean_coef) / unit[:, None]
-    return limit_members(coef, mean_x, limit.mean_y)
+    """Add the weighted mean of drawn uniform members to a limit, for all targets of a design."""
+    targets = np.arange(limit.coef.shape[1])
+    count = np.full(len(targets), n_uniform_members(design.uniform_weight))
+    designs = [design] * len(targets)
+    uniform = _uniform_coefs(train, unit, targets, count, designs, threads=threads)
+    return limit_members(limit.coef + uniform, mean_x, limit.mean_y)

@@ -168,10 +168,14 @@ def by_target(members: list[Members]) -> Members:
     counts = first.counts
     if len(first.weights):
         counts = np.sum([part.counts for part in members], axis=0) // len(members)
+    # members may be those of all targets, or of one
+    columns = [t if part.coef.shape[1] > 1 else 0 for t, part in enumerate(members)]
+    parts = list(zip(members, columns, strict=True))
     return replace(
         first,
-        coef=xp.stack([part.coef[:, t] for t, part in enumerate(members)], axis=1),
-        intercept=xp.stack([part.intercept[t] for t, part in enumerate(members)]),
+        coef=xp.stack([part.coef[:, t] for part, t in parts], axis=1),
+        intercept=xp.stack([part.intercept[t] for part, t in parts]),
+        mean_y=xp.stack([part.mean_y[t] for part, t in parts]),
         counts=counts,
         n_fallbacks=sum(part.n_fallbacks for part in members),
     )

@@ -24,6 +24,7 @@ all rows), in which the best one is the ratio of noise to signal, however many r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
@@ -40,7 +41,7 @@ from .._trust import require_finite
 from ..subsets import Subsets
 from . import gram
 from .cholesky import JITTER
-from .lanczos import RESIDUAL_TOL, Krylov
+from .lanczos import RESIDUAL_TOL, Krylov, solve_together
 from .mean import Members
 
 Array = NDArray[np.float64]
@@ -55,6 +56,8 @@ MAX_BATCHED_SOLVE_COLUMNS = 256
 # steps up to which several penalties of one target are solved in one Krylov space: 200 products with M
 # take the time of a third of a Cholesky factor at 1600 columns
 MAX_LANCZOS_STEPS = 200
+MIN_BATCHED_TARGETS = 8  # targets from which on all are solved in Krylov spaces that grow together
+MAX_KRYLOV_NUMBERS = 1 << 24  # of the vectors of targets that are solved together
 
 
 def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
@@ -182,30 +185,116 @@ def _solved(M: Array, right: Array, penalties: Array, jitter: float) -> Array:
     return np.stack([la.cho_solve((factor, True), right, check_finite=False) for factor in factors])
 
 
-# Standardised training rows, of which only the first target is used
+# Standardised training rows
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Ridge regression of any penalty, ``basis @ (along / (values + penalty))``, for all targets."""
+
+    values: Array  # (r,) eigenvalues of A'A, or of A A'
+    basis: Array  # (p, r) eigenvectors E of A'A, or A'E
+    along: Array  # (r, q) E'A'B, or E'B
+    jitter: float  # added to every penalty
+
+    @classmethod
+    def of(cls, train: Standardised) -> Spectrum:
+        """Decompose standardised training rows, once for all targets."""
+        values, E = train.eigen
+        jitter = JITTER * float(np.trace(train.products)) / max(1, len(E))
+        values = np.maximum(values, 0.0)
+        rows = train.rows
+        if rows is None:
+            return cls(values, E, E.T @ train.C, jitter)
+        return cls(values, rows.A.T @ E, E.T @ rows.B, jitter)
+
+    def in_basis(self, penalties: Array, targets: Indices) -> Array:
+        """Coefficients (r, penalties, targets) in the basis, for penalties (penalties, targets)."""
+        shifts = penalties + self.jitter
+        shifts = np.where(shifts > 0, shifts, 1.0)  # columns are constant
+        return np.asarray(self.along[:, None, targets] / (self.values[:, None, None] + shifts))
 
 
 def penalised(train: Standardised, prior_variances: Array, penalties: Array) -> Array:
-    """Coefficients (penalties, p) of penalised least squares, for penalties in units."""
-    unit = penalty_unit(train, prior_variances)
-    equations = NormalEquations.of(train, prior_variances)
-    return solve(equations, penalties * unit, JITTER)[:, :, 0]
+    """Coefficients (penalties, p, q) of penalised least squares, for prior variances (p, q) and
+    penalties (penalties, q) in units.
+    """
+    units = penalty_unit(train, prior_variances)
+    return solve_penalised(train, prior_variances, penalties * units, JITTER)
+
+
+def solve_penalised(
+    train: Standardised, prior_variances: Array, penalties: Array, jitter: float
+) -> Array:
+    """Coefficients (penalties, p, q) of penalised least squares, for prior variances (p, q) and
+    penalties (penalties, q); `jitter` as in :func:`solve`.
+    """
+    q = penalties.shape[1]
+    unsolved = np.arange(q)
+    if q < MIN_BATCHED_TARGETS:
+        coefs = np.empty((len(penalties), *prior_variances.shape))
+    elif jitter == JITTER and np.all(prior_variances == 1):
+        spectrum = Spectrum.of(train)
+        along = spectrum.in_basis(penalties, np.arange(q))
+        return np.tensordot(spectrum.basis, along, axes=1).transpose(1, 0, 2)
+    else:
+        coefs, solved = _solve_together(train, prior_variances, penalties, jitter)
+        unsolved = np.flatnonzero(~solved)
+    for t in unsolved.tolist():
+        of_target = train if q == 1 else train.targets_at(np.array([t]))
+        equations = NormalEquations.of(of_target, prior_variances[:, t])
+        coefs[:, :, t] = solve(equations, penalties[:, t], jitter)[:, :, 0]
+    return coefs
+
+
+def _solve_together(
+    train: Standardised, prior_variances: Array, penalties: Array, jitter: float
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Coefficients (penalties, p, q) of all targets from one product with X for each step of all
+    their Krylov spaces, and which targets are solved.
+    """
+    rows = train.rows
+    variances = prior_variances.T  # (q, p)
+    roots = np.sqrt(variances)
+    size = np.count_nonzero(variances, axis=1)  # of the systems that a single target would have
+    if rows is None:
+        right = train.C.T * roots
+    else:
+        right = np.ascontiguousarray(rows.B.T)
+        size = np.minimum(size, rows.n_rows)
+    traces = variances @ train.squares
+    shifts = np.where(traces > 0, penalties + jitter * traces / np.maximum(size, 1), 1.0)
+    step = max(1, MAX_KRYLOV_NUMBERS // (MAX_LANCZOS_STEPS * right.shape[1]))
+    coefs = np.zeros((len(penalties), *prior_variances.shape))
+    solved = np.zeros(len(right), dtype=bool)
+    for start in range(0, len(right), step):
+        part = slice(start, start + step)
+
+        def multiply(vectors: Array, part: slice = part) -> Array:
+            if rows is None:
+                return (vectors * roots[part]) @ train.products * roots[part]
+            return ((vectors @ rows.A) * variances[part]) @ rows.A.T
+
+        x, solved[part] = solve_together(multiply, right[part], shifts[:, part], MAX_LANCZOS_STEPS)
+        b = x * roots[part] if rows is None else (x @ rows.A) * variances[part]
+        coefs[:, :, part] = b.transpose(0, 2, 1)
+    return coefs, solved
 
 
 def inclusion(train: Standardised, prior_variances: Array, penalty: float) -> Array:
-    """Probability of every column to be in a determinantal member, (p,), for a penalty in units."""
-    unit = penalty_unit(train, prior_variances)
-    return degrees_of_freedom(NormalEquations.of(train, prior_variances), penalty * unit)
+    """Probability of every column to be in a determinantal member, (p,), for prior variances (p,)
+    and a penalty in units.
+    """
+    unit = float(penalty_unit(train, prior_variances))
+    without_targets = train.targets_at(np.arange(0))
+    return degrees_of_freedom(NormalEquations.of(without_targets, prior_variances), penalty * unit)
 
 
-def penalty_unit(train: Standardised, prior_variances: Array) -> float:
-    """Unit of penalties for given prior variances, see the module."""
-    return float(prior_variances @ train.squares) / train.weight
-
-
-def lasso_path(train: Standardised, fractions: Array) -> Array:
-    """Coefficients (penalties, p) of the lasso of the first target, see :func:`group_lasso_path`."""
-    return group_lasso_path(train, fractions)[:, :, 0]
+def penalty_unit(train: Standardised, prior_variances: Array) -> Any:
+    """Unit of penalties for prior variances of one target, (p,), or of several, (p, q); see the
+    module.
+    """
+    return (train.squares @ prior_variances) / train.weight
 
 
 def group_lasso_path(train: Standardised, fractions: Array) -> Array:
@@ -243,7 +332,7 @@ def lasso_penalty(train: Standardised, coef: Array, fraction: float) -> float:
     |b|.
     """
     b = np.linalg.norm(coef, axis=1)
-    return fraction * _largest_penalty(train.C) / penalty_unit(train, b) if b.any() else 0.0
+    return fraction * _largest_penalty(train.C) / float(penalty_unit(train, b)) if b.any() else 0.0
 
 
 def _largest_penalty(C: Array) -> float:
@@ -254,13 +343,13 @@ def _largest_penalty(C: Array) -> float:
 
 
 def members(train: Standardised, columns: Indices, penalty: float) -> Array:
-    """Coefficients (k, p) of uniform members on sets of sorted columns (k, m), see `solve_members`."""
+    """Coefficients (k, p, q) of uniform members on sets of sorted columns (k, m), see `solve_members`."""
     k, m = columns.shape
     p = len(train.squares)
     features = Subsets(p, m * np.arange(k + 1), columns.ravel())
-    coefs = np.zeros((k, p))
     values = solve_members(train, features, penalty, Threads())
-    np.put_along_axis(coefs, columns, values[:, 0].reshape(columns.shape), axis=1)
+    coefs = np.zeros((k, p, values.shape[1]))
+    np.put_along_axis(coefs, columns[:, :, None], values.reshape(k, m, -1), axis=1)
     return coefs
 
 

@@ -28,11 +28,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.folds import HeldOutMoments
+from .._data.columns import Columns
+from .._data.folds import Fold, FoldData, HeldOutMoments
 from .._data.moments import Moments, training_moments
+from .._data.rows import RowData
 from .._execution.arrays import Space
-from .._trust import SMALLEST_PIVOT
-from .risk_curves import Paths, RowCurve, balanced_groups, pair_means, require_rows_left
+from .._members.path import PathData, sum_pairs
+from .._trust import EPS, SMALLEST_PIVOT
+from .risk_curves import Paths, RiskCurve, RowCurve, balanced_groups, pair_means, require_rows_left
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -88,7 +91,7 @@ class FoldCurve:
         products = target_terms + scale**2 * self.curve.products
         coefs = (scale * self.coef[f, :, :, :] for f in range(len(self.held_out)))
         errors = [
-            fold.test.space.get(fold.errors(b))
+            fold.test.space.get(fold.errors(b)).mean(axis=1)
             for fold, b in zip(self.held_out, coefs, strict=True)
         ]
         mean_square = np.stack(errors, axis=1) @ (self.curve.weight / self.curve.weight.sum())
@@ -107,8 +110,100 @@ def moment_kfold_curve(
         for test, train in zip(folds, training, strict=True)
     ]
     products, coef = _pair_means(held_out, training, sizes, paths)
-    unscaled = FoldCurve(_curve(folds, sizes, paths, products), coef, held_out)
+    unscaled = FoldCurve(_curve(folds, sizes, paths, products.mean(axis=3)), coef, held_out)
     return unscaled if scale == 1.0 else replace(unscaled, curve=unscaled.scaled(scale))
+
+
+def moment_kfold_curves(folds: list[Moments], sizes: Indices, paths: Paths) -> list[RiskCurve]:
+    """Risk curve of uniform members for each target, from moments of folds."""
+    training = training_moments(folds)
+    held_out = [
+        HeldOutMoments.from_moments(test, train)
+        for test, train in zip(folds, training, strict=True)
+    ]
+    products, _ = _pair_means(held_out, training, sizes, paths)
+    curves = (_curve(folds, sizes, paths, products[:, :, :, t]) for t in range(products.shape[3]))
+    return [curve.average for curve in curves]
+
+
+def curves_of_many_targets(data: FoldData, sizes: Indices, paths: Paths) -> list[RiskCurve]:
+    """Risk curve of uniform members for each of many targets, from folds of moments.
+
+    The factors of the members are computed once for all targets. Moments G, C and y'y are those of
+    at most p + 2 rows: with G = E S E' the rows are S^1/2 E', their targets S^-1/2 E'C, and a row of
+    zeros has the remainder of y'y. Errors at these rows are errors at the held-out rows.
+    """
+    orders = paths.orders(len(data.unit), 0, paths.min_batches)
+    n_pairs = len(orders) // 2
+    step = max(1, int(BATCH_BYTES) // (24 * len(sizes) * (len(data.unit) + 2)))
+    curves = []
+    for start in range(0, data.n_targets, step):
+        targets = np.arange(start, min(start + step, data.n_targets))
+        single, pair, mean = np.sum(
+            [_pair_sums(fold, targets, orders, sizes, paths) for fold in data.folds], axis=0
+        )
+        weight = data.weight.sum()
+        products = pair_means(
+            single / len(orders) / weight, pair / n_pairs / weight, mean / weight, n_pairs
+        )
+        group_sizes = balanced_groups(sizes, len(data.unit))
+        for t in range(len(targets)):
+            curve = RiskCurve(sizes, group_sizes, paths.design, products[:, :, t])
+            corrections = curve.lower_bound_corrections(mean[:, t] / weight)
+            curves.append(replace(curve, products=curve.products + corrections))
+    return curves
+
+
+def _pair_sums(
+    fold: Fold, targets: Indices, orders: list[Indices], sizes: Indices, paths: Paths
+) -> Array:
+    """Sums (3, sizes, targets) over the members and held-out rows of a fold: squares of residuals,
+    of those of pairs, and of those of the mean of all members.
+    """
+    train = fold.train
+    test = fold.test
+    assert isinstance(test, HeldOutMoments)
+    values, E = train.eigen
+    root, Y = _rows_of(values, E, train.C[:, targets])
+    root[:, train.squares == 0] = 0.0  # constant columns, which are rounding in the eigenvectors
+    problem = RowData(root, Y, None, fit_intercept=False)
+    no_means = np.zeros(len(E)), np.zeros(len(targets))
+    problem.keep_moments(
+        Moments(
+            n_rows=len(root),
+            weight=float(len(root)),
+            mean_x=no_means[0],
+            mean_y=no_means[1],
+            G=train.products,
+            C=train.C[:, targets],
+            yy=np.sum(Y * Y, axis=0),
+            centred=False,
+        )
+    )
+    moments = test.test.targets_at(targets)
+    held_out, Y_held_out = _rows_of(*np.linalg.eigh(moments.G), moments.C)
+    remainder = np.maximum(moments.yy - np.sum(Y_held_out**2, axis=0), 0.0)
+    shift = np.sqrt(moments.weight)
+    columns = Columns.plain(
+        np.vstack([held_out, shift * test.shift_x, 0.0 * test.shift_x]).T,
+        np.vstack([Y_held_out, shift * test.shift_y[targets], np.sqrt(remainder)]),
+    )
+    data = PathData.from_problem(problem)
+    n_pairs = len(orders) // 2
+    ((total, square, pair_square),) = sum_pairs(
+        data, orders, sizes, n_pairs, paths.threads.quiet(), rows=columns
+    )
+    mean = total / len(orders)
+    return np.stack([square.sum(axis=1), pair_square.sum(axis=1), np.sum(mean**2, axis=1)])
+
+
+def _rows_of(values: Array, E: Array, C: Array) -> tuple[Array, Array]:
+    """Rows (r, p) and targets (r, q) with the products E diag(values) E' and C; eigenvalues that are
+    rounding have none.
+    """
+    keep = values > max(1e-13, 8 * EPS * len(values)) * max(float(values.max(initial=0.0)), 0.0)
+    root = np.sqrt(values[keep])
+    return root[:, None] * E[:, keep].T, (E[:, keep].T @ C) / root[:, None]
 
 
 def moment_gcv_curve(
@@ -124,7 +219,7 @@ def moment_gcv_curve(
     require_rows_left(moments.n_rows, sizes, moments.null_rank)
     denominator = (1 - scale * (sizes + moments.null_rank) / moments.n_rows)[:, None] ** 2
     products, _ = _pair_means([all_rows], [moments], sizes, paths, scale=scale)
-    return _curve([moments], sizes, paths, products / denominator)
+    return _curve([moments], sizes, paths, products.mean(axis=3) / denominator)
 
 
 def _curve(folds: list[Moments], sizes: Indices, paths: Paths, products: Array) -> RowCurve:
@@ -151,7 +246,7 @@ def _pair_means(
     paths: Paths,
     scale: float = 1.0,
 ) -> tuple[Array, Any]:
-    """A, S and C of antithetic pairs of members, (3, sizes, folds), and mean coefficients (folds,
+    """A, S and C of antithetic pairs of members, (3, sizes, folds, q), and mean coefficients (folds,
     p, sizes, q).
     """
     space = training[0].space
@@ -160,14 +255,14 @@ def _pair_means(
     orders = np.stack(paths.orders(p, 0, paths.min_batches))
 
     def errors(coefs: Any) -> Array:
-        """Errors (sizes, folds), summed over members, of coefficients (folds, p, members, sizes,
+        """Errors (sizes, folds, q), summed over members, of coefficients (folds, p, members, sizes,
         q).
         """
         _, _, K, S, q = coefs.shape
         fold_errors = [
             fold.errors(xp.reshape(coefs[f, ...], (p, K * S, q))) for f, fold in enumerate(held_out)
         ]
-        return np.stack([space.get(e).reshape(K, S).sum(axis=0) for e in fold_errors], axis=1)
+        return np.stack([space.get(e).reshape(K, S, q).sum(axis=0) for e in fold_errors], axis=1)
 
     def follow(start: int, stop: int) -> tuple[Array, Array, Any]:
         coefs = scale * _prefix_coefficients(training, orders[2 * start : 2 * stop], sizes)

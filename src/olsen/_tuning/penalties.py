@@ -19,23 +19,24 @@ mean of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrangement import TIE_TOL
-from .._data.folds import FoldData, first_least
+from .._data.folds import FoldData, first_least, least_by_target
 from .._data.rows import RowData
 from .._data.standardised import Standardised, StandardisedRows
 from .._execution.threads import cached_property
 from .._members.cholesky import JITTER
-from .._members.penalised import NormalEquations, solve
+from .._members.penalised import MIN_BATCHED_TARGETS, NormalEquations, Spectrum, solve
 from .._trust import EPS
 from ..subsets import penalty_of_size
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 LARGEST_DEGREES = 0.7  # degrees of freedom of ridge regression for each row, at most
 SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
@@ -48,6 +49,7 @@ FINE_PENALTIES = 7  # number between the neighbours of the best coarse penalty
 SQUARED_ACCURACY = 1e-6
 EXACT_ROW_TOL = 1e-10  # squared length of a row outside the span of the columns: less is rounding
 SMALLEST_DENOMINATOR = 1e-200  # so that rows that columns fit exactly do not divide by zero
+MAX_BATCHED_COEFS = 1 << 22  # coefficients of targets that are compared together
 BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows, which stays in a cache
 
 
@@ -62,6 +64,8 @@ class Errors:
 
 
 ErrorsOf = Callable[[Array], Errors]
+# errors (penalties, targets), up to a factor, of penalties and of the targets at some positions
+ErrorsByTarget = Callable[[Array, Indices], Array]
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class LeaveOneOut:
         """Decompose the rows of a problem, from the standardised rows and the standard deviations of the
         columns.
         """
-        s2, E = eigenvalues(train.products)
+        s2, E = eigenvalues(train)
         rows = StandardisedRows.of(problem)[0] if train.rows is None else train.rows
         smallest = smallest_penalty(s2, LARGEST_DEGREES * (len(rows.root) - rows.null_rank))
         if len(s2) and max(s2[-1], smallest) < SQUARED_ACCURACY * s2[0]:
@@ -136,8 +140,6 @@ class LeaveOneOut:
         """Leave-one-out errors of scaled predictions, in two matrix products per block of rows and
         target.
         """
-        shrinkage = self._shrinkage(penalties)
-        mean_denominator = self.unfitted.mean() + np.mean(self.U**2, axis=0) @ shrinkage
         weight = self.root**2
         total = float(weight.sum())
         n_targets = self.residual.shape[1]
@@ -146,19 +148,9 @@ class LeaveOneOut:
         )  # sums over rows of w e, w^2 e and w^2 e^2, with mean squared errors e
         weighted = np.zeros(len(penalties))
         fourth = np.zeros(len(penalties))
-        step = max(1, BLOCK_ENTRIES // (self.U.shape[1] + len(penalties)))
-        for start in range(0, len(self.U), step):
-            block = slice(start, start + step)
-            U = self.U[block]
-            denominator = (
-                mean_denominator
-                if self.generalised
-                else self.unfitted[block, None] + U**2 @ shrinkage
-            )
-            row_errors = np.zeros((len(U), len(penalties)))  # w e
-            for t in range(n_targets):
-                residual = self.residual[block, t, None] + U @ (shrinkage * self.along[:, t, None])
-                residual /= np.maximum(denominator, SMALLEST_DENOMINATOR)
+        for block, of_targets in self._blocks(penalties, np.arange(n_targets)):
+            row_errors = np.zeros((len(weight[block]), len(penalties)))  # w e
+            for t, residual in enumerate(of_targets):
                 if scale != 1:
                     residual = scale * residual + (1 - scale) * self.deviation[block, t, None]
                 row_errors += residual**2 / n_targets
@@ -168,6 +160,39 @@ class LeaveOneOut:
         mse = squares / total
         variance = (fourth - 2 * mse * weighted + mse**2 * float(weight @ weight)) / total**2
         return Errors(mse, np.sqrt(np.maximum(variance, 0.0)))
+
+    def by_target(self, penalties: Array, targets: Indices) -> Array:
+        """Leave-one-out errors of some targets, (penalties, targets), up to a factor."""
+        squares = np.zeros((len(penalties), len(targets)))
+        for _, of_targets in self._blocks(penalties, targets):
+            for i, residual in enumerate(of_targets):
+                squares[:, i] += np.einsum("lp,lp->p", residual, residual)
+        return squares
+
+    def _blocks(
+        self, penalties: Array, targets: Indices
+    ) -> Iterator[tuple[slice, Iterator[Array]]]:
+        """Blocks of rows, with the sqrt-weighted residuals (rows, penalties) of every target."""
+        shrinkage = self._shrinkage(penalties)
+        mean_denominator = self.unfitted.mean() + np.mean(self.U**2, axis=0) @ shrinkage
+        step = max(1, BLOCK_ENTRIES // (self.U.shape[1] + len(penalties)))
+        for start in range(0, len(self.U), step):
+            block = slice(start, start + step)
+            U = self.U[block]
+            denominator = (
+                np.broadcast_to(mean_denominator, (len(U), len(penalties)))
+                if self.generalised
+                else self.unfitted[block, None] + U**2 @ shrinkage
+            )
+            inverse = 1 / np.maximum(denominator, SMALLEST_DENOMINATOR)
+            yield (
+                block,
+                (
+                    (self.residual[block, t, None] + U @ (shrinkage * self.along[:, t, None]))
+                    * inverse
+                    for t in targets.tolist()
+                ),
+            )
 
     def slope(self, penalty: float) -> tuple[float, float]:
         """Slope and variance of no shrinkage; the scale comes from the residuals instead."""
@@ -185,34 +210,31 @@ class LeaveOneOut:
 class FoldErrors:
     """Errors over folds of ridge regression of one or several targets."""
 
-    targets: list[FoldData]  # one per target, with the same folds
+    data: FoldData
     n_rows: int  # distinct rows of the smallest training set: repeated rows add no rank
     name = "kfold"
 
     @cached_property
     def s2(self) -> Array:
         """Squared singular values of all rows, falling."""
-        return squared_singular_values(self.targets[0].all_rows.products)
+        return squared_singular_values(self.data.all_rows)
 
     @property
     def unit(self) -> Array:
         """Standard deviations of the columns."""
-        return self.targets[0].unit
+        return self.data.unit
 
     def residuals(self, penalty: float) -> Array | None:
         """Residuals (n, q) of all rows in test folds; None if rows are in no test fold or only
         moments are known.
         """
-        data = self.targets[0]
-        out = np.full((data.n_rows, len(self.targets)), np.nan)
-        for t, of_target in enumerate(self.targets):
-            for fold, coefs in zip(
-                of_target.folds, ridge_coefs(of_target, np.array([penalty])), strict=True
-            ):
-                residual = fold.residuals(coefs)
-                if residual is None or fold.test.rows is None:
-                    return None
-                out[fold.test.rows, t] = residual[:, 0]
+        out = np.full((self.data.n_rows, self.data.n_targets), np.nan)
+        coefs_of_folds = ridge_coefs(self.data, np.array([penalty]))
+        for fold, coefs in zip(self.data.folds, coefs_of_folds, strict=True):
+            residual = fold.residuals(coefs)
+            if residual is None or fold.test.rows is None:
+                return None
+            out[fold.test.rows] = residual[:, 0]
         return None if np.isnan(out).any() else out
 
     def slope(self, penalty: float) -> tuple[float, float]:
@@ -220,55 +242,51 @@ class FoldErrors:
         without predictions.
         """
         top = bottom = squares = 0.0
-        for data in self.targets:
-            for fold, coefs in zip(data.folds, ridge_coefs(data, np.array([penalty])), strict=True):
-                # residuals of the prediction and of the mean target, whose difference is the
-                # prediction
-                S = fold.weight * fold.products(np.vstack([coefs, np.zeros_like(coefs)]))
-                top += float(S[1, 1] - S[0, 1])
-                bottom += float(S[1, 1] - 2 * S[0, 1] + S[0, 0])
-                squares += float(S[1, 1])
-        count = self.targets[0].n_rows * len(self.targets)
+        coefs_of_folds = ridge_coefs(self.data, np.array([penalty]))
+        for fold, coefs in zip(self.data.folds, coefs_of_folds, strict=True):
+            # residuals of the prediction and of the mean target, whose difference is the
+            # prediction
+            products = fold.products(np.concatenate([coefs, np.zeros_like(coefs)]))
+            S = fold.weight * products.sum(axis=0)
+            top += float(S[1, 1] - S[0, 1])
+            bottom += float(S[1, 1] - 2 * S[0, 1] + S[0, 0])
+            squares += float(S[1, 1])
+        count = self.data.n_rows * self.data.n_targets
         if not bottom > 1e-20 * squares or count < 3:
             return 1.0, 0.0
         slope = top / bottom
         return slope, max(0.0, squares - slope * top) / bottom / count
 
     def errors(self, penalties: Array, scale: float = 1.0) -> Errors:
-        """Errors of scaled predictions over all folds."""
-        coefs = [[scale * b for b in ridge_coefs(data, penalties)] for data in self.targets]
-        of_targets = [
-            [fold.errors(b) for fold, b in zip(data.folds, coefs_of_target, strict=True)]
-            for data, coefs_of_target in zip(self.targets, coefs, strict=True)
+        """Errors of scaled predictions over all folds, averaged over targets."""
+        coefs = [scale * b for b in ridge_coefs(self.data, penalties)]
+        of_folds = [
+            fold.errors(b).mean(axis=1) for fold, b in zip(self.data.folds, coefs, strict=True)
         ]
-        weight = self.targets[0].weight
-        mse = np.asarray(weight @ np.mean(of_targets, axis=0) / weight.sum())
+        weight = self.data.weight
+        mse = np.asarray(weight @ np.stack(of_folds) / weight.sum())
         return Errors(mse, self._standard_error(coefs, mse))
 
-    def _standard_error(self, coefs: list[list[Array]], mse: Array) -> Array:
+    def _standard_error(self, coefs: list[Array], mse: Array) -> Array:
         """Standard error of the errors over rows; moments only give its order, that of Gaussian
         errors.
         """
-        data = self.targets[0]
         variance = np.zeros(len(mse))
-        for number, fold in enumerate(data.folds):
-            if fold.test.row_weights is None:
-                return np.asarray(mse * np.sqrt(2 / data.n_rows))
-            squares = np.zeros((len(fold.test.row_weights), len(mse)))
-            for of_target, coefs_of_target in zip(self.targets, coefs, strict=True):
-                residuals = of_target.folds[number].residuals(coefs_of_target[number])
-                assert residuals is not None
-                squares += residuals**2 / len(self.targets)
-            fractions = fold.test.row_weights / data.weight.sum()
+        for fold, of_fold in zip(self.data.folds, coefs, strict=True):
+            residuals = fold.residuals(of_fold)
+            if residuals is None or fold.test.row_weights is None:
+                return np.asarray(mse * np.sqrt(2 / self.data.n_rows))
+            squares = np.mean(residuals**2, axis=2)
+            fractions = fold.test.row_weights / self.data.weight.sum()
             variance += np.sum((fractions[:, None] * (squares - mse)) ** 2, axis=0)
         return np.asarray(np.sqrt(variance))
 
 
 def ridge_coefs(data: FoldData, penalties: Array) -> list[Array]:
-    """Coefficients (penalties, p) of ridge regression on the training rows of every fold."""
+    """Coefficients (penalties, p, q) of ridge regression on the training rows of every fold."""
     prior_variances = np.ones(len(data.unit))
     return [
-        solve(NormalEquations.of(fold.train, prior_variances), penalties, JITTER)[:, :, 0]
+        solve(NormalEquations.of(fold.train, prior_variances), penalties, JITTER)
         for fold in data.folds
     ]
 
@@ -285,40 +303,81 @@ class PenaltyPath:
     best: int
 
 
-def ridge_penalty(problem: RowData, data: FoldData) -> float | None:
-    """The penalty of least leave-one-out error, in units of the columns; None if all columns are
-    constant.
+def ridge_penalty(problem: RowData, data: FoldData) -> Array | None:
+    """The penalties (q,) of least leave-one-out error, in units of the columns; None if all columns
+    are constant.
     """
     rows = LeaveOneOut.of(problem, data.all_rows, data.unit)
     if not len(rows.s2):
         return None
     limit = LARGEST_DEGREES * (len(rows.U) - problem.null_rank)
-    return _searched(rows.errors, rows.s2, limit) / len(data.unit)
+    return search_by_target(rows.by_target, rows.s2, limit, data.n_targets) / len(data.unit)
 
 
-def ridge_penalty_of_folds(data: FoldData, null_rank: int) -> float | None:
-    """The penalty of least error over folds; columns that are always in take degrees of
+def ridge_penalty_of_folds(data: FoldData, null_rank: int) -> Array | None:
+    """The penalties (q,) of least error over folds; columns that are always in take degrees of
     freedom."""
-    s2 = squared_singular_values(data.all_rows.products)
+    s2 = squared_singular_values(data.all_rows)
     if not len(s2):
         return None
     limit = LARGEST_DEGREES * (min(fold.train.n_rows for fold in data.folds) - null_rank)
+    few_targets = data.n_targets < MIN_BATCHED_TARGETS
+    errors = _errors_of_few_targets(data) if few_targets else _errors_of_many_targets(data)
+    return search_by_target(errors, s2, limit, data.n_targets) / len(data.unit)
+
+
+def _errors_of_few_targets(data: FoldData) -> ErrorsByTarget:
+    """Errors of ridge regression over folds, from the normal equations of each target."""
     equations = [NormalEquations.of(fold.train, np.ones(len(data.unit))) for fold in data.folds]
 
-    def errors(penalties: Array) -> Errors:
-        fold_errors = [
-            fold.errors(solve(equations_of_fold, penalties, JITTER)[:, :, 0])
-            for fold, equations_of_fold in zip(data.folds, equations, strict=True)
+    def errors(penalties: Array, targets: Indices) -> Array:
+        total = np.zeros((len(penalties), len(targets)))
+        for i, t in enumerate(targets.tolist()):
+            for fold, of_all in zip(data.folds, equations, strict=True):
+                one = np.array([t])
+                of_target = replace(of_all, right=of_all.right[:, one])
+                coefs = solve(of_target, penalties, JITTER)
+                total[:, i] += fold.weight * fold.targets_at(one).errors(coefs)[:, 0]
+        return total
+
+    return errors
+
+
+def _errors_of_many_targets(data: FoldData) -> ErrorsByTarget:
+    """Errors of ridge regression over folds, from eigendecompositions of the training sets, which
+    all targets share.
+    """
+    spectra = [Spectrum.of(fold.train) for fold in data.folds]
+    held_out = [
+        fold.test.in_basis(spectrum.basis)
+        for fold, spectrum in zip(data.folds, spectra, strict=True)
+    ]
+
+    def errors(penalties: Array, targets: Indices) -> Array:
+        step = max(1, MAX_BATCHED_COEFS // (len(penalties) * len(data.unit)))
+        parts = [targets[start : start + step] for start in range(0, len(targets), step)]
+        return np.concatenate([errors_of(penalties, part) for part in parts], axis=1)
+
+    def errors_of(penalties: Array, targets: Indices) -> Array:
+        of_folds = [
+            weight * test.targets_at(targets).errors(spectrum.in_basis(penalties[:, None], targets))
+            for weight, test, spectrum in zip(data.weight, held_out, spectra, strict=True)
         ]
-        mse = np.asarray(data.weight @ np.stack(fold_errors))
-        return Errors(mse, mse)
+        return np.asarray(np.sum(of_folds, axis=0))
 
-    return _searched(errors, s2, limit) / len(data.unit)
+    return errors
 
 
-def _searched(errors: ErrorsOf, s2: Array, limit: float) -> float:
-    path = search(errors, s2, limit)
-    return float(path.penalties[path.best])
+def search_by_target(errors: ErrorsByTarget, s2: Array, limit: float, n_targets: int) -> Array:
+    """The penalty of least error of each target, (q,), compared as in :func:`search`."""
+    grid = coarse_grid(s2, limit)
+    best = least_by_target(errors(grid, np.arange(n_targets)))
+    chosen = np.empty(n_targets)
+    for position in np.unique(best).tolist():
+        targets = np.flatnonzero(best == position)
+        fine = fine_grid(grid, position)
+        chosen[targets] = fine[least_by_target(errors(fine, targets))]
+    return chosen
 
 
 def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
@@ -332,6 +391,19 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
             "every column of X is constant, so there is no size of members to choose. Check the"
             " columns."
         )
+    grid = coarse_grid(s2, limit)
+    coarse = errors(grid)
+    fine_penalties = fine_grid(grid, first_least(coarse.mse))
+    fine = errors(fine_penalties)
+    chosen = fine_penalties[first_least(fine.mse)]
+    penalties, first = np.unique(np.r_[fine_penalties, grid], return_index=True)
+    mse = np.r_[fine.mse, coarse.mse][first]
+    standard_error = np.r_[fine.standard_error, coarse.standard_error][first]
+    return path_of(s2, penalties, Errors(mse, standard_error), chosen)
+
+
+def coarse_grid(s2: Array, limit: float) -> Array:
+    """Falling penalties over twelve decades, of at most `limit` degrees of freedom."""
     smallest = smallest_penalty(s2, limit)
     grid = np.geomspace(s2[0] * SMALLEST_PENALTY, s2[0] * LARGEST_PENALTY, COARSE_PENALTIES)
     sizes = expected_sizes(s2, grid)
@@ -339,20 +411,17 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
     grid = allowed if sizes[0] <= limit else np.r_[smallest, allowed]
     if not len(grid):
         grid = s2[:1]
-    grid = grid[::-1]
-    coarse = errors(grid)
-    best = first_least(coarse.mse)
-    fine_grid = np.geomspace(
+    return np.asarray(grid[::-1])
+
+
+def fine_grid(grid: Array, best: int) -> Array:
+    """Falling penalties between the neighbours of the best one of a coarse grid."""
+    penalties = np.geomspace(
         grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], FINE_PENALTIES
     )
     # the middle of the fine grid is the best coarse penalty up to rounding, and is counted once
-    fine_grid[np.isclose(fine_grid, grid[best], rtol=TIE_TOL, atol=0.0)] = grid[best]
-    fine = errors(fine_grid)
-    chosen = fine_grid[first_least(fine.mse)]
-    penalties, first = np.unique(np.r_[fine_grid, grid], return_index=True)
-    mse = np.r_[fine.mse, coarse.mse][first]
-    standard_error = np.r_[fine.standard_error, coarse.standard_error][first]
-    return path_of(s2, penalties, Errors(mse, standard_error), chosen)
+    penalties[np.isclose(penalties, grid[best], rtol=TIE_TOL, atol=0.0)] = grid[best]
+    return np.asarray(penalties)
 
 
 def smallest_penalty(s2: Array, limit: float) -> float:
@@ -391,16 +460,18 @@ def expected_sizes(s2: Array, penalties: Array) -> Array:
     return np.asarray(np.sum(s2[:, None] / (s2[:, None] + penalties), axis=0))
 
 
-def eigenvalues(G: Array) -> tuple[Array, Array]:
-    """Eigenvalues above rounding in falling order, and their eigenvectors."""
-    s2, E = np.linalg.eigh(G)
+def eigenvalues(train: Standardised) -> tuple[Array, Array]:
+    """Eigenvalues of the products above rounding in falling order, and their eigenvectors."""
+    s2, E = train.eigen
     keep = _above_rounding(s2)
     return s2[keep][::-1], E[:, keep][:, ::-1]
 
 
-def squared_singular_values(G: Array) -> Array:
-    """Eigenvalues above rounding in falling order, without the eigenvectors, which cost most."""
-    s2: Array = np.linalg.eigvalsh(G).astype(np.float64, copy=False)
+def squared_singular_values(train: Standardised) -> Array:
+    """Eigenvalues of the products above rounding in falling order, without the eigenvectors, which
+    cost most.
+    """
+    s2: Array = np.linalg.eigvalsh(train.products).astype(np.float64, copy=False)
     return np.asarray(s2[_above_rounding(s2)][::-1])
 
 

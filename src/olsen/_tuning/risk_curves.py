@@ -76,6 +76,8 @@ MAX_BATCHED_RESIDUALS = (
     2_000_000  # residuals (sizes x rows) of the batches that are followed in one step
 )
 
+MAX_SUMS_BY_TARGET = 1 << 24  # sums (3, sizes, rows, targets) of targets that are followed together
+
 # ``residuals(orders, sizes, first)``: residuals (sizes, rows, targets) for each order of the
 # columns; the member of size m uses the first m columns, and the members are numbered from `first`
 Residuals = Callable[[list[Indices], Indices, int], list[Array]]
@@ -304,6 +306,24 @@ class Paths:
                 elif followed.converged:
                     break
         return followed.curve_by_row()
+
+    def nested_by_target(
+        self, n_items: int, sizes: Indices, weight: Array, sums: Sums, n_targets: int
+    ) -> list[RowCurve]:
+        """Estimate a curve for each target from the same paths, in `min_batches` batches.
+
+        Sizes far beyond the minimum are dropped for each target.
+        """
+        followed = [_Batches(self, sizes, n_items, weight, None) for _ in range(n_targets)]
+        for batch in range(self.min_batches):
+            orders = self.orders(n_items, batch, batch + 1)
+            n_sizes = max(len(of_target.sizes) for of_target in followed)
+            (sums_of_batch,) = sums(orders, sizes[:n_sizes], self.batch)
+            for t, of_target in enumerate(followed):
+                of_target.add(sums_of_batch[:, : len(of_target.sizes), :, t : t + 1])
+                if of_target.count == 1:
+                    of_target.drop_sizes_beyond_minimum()
+        return [of_target.curve_by_row() for of_target in followed]
 
     def _follow(
         self,
@@ -682,13 +702,7 @@ def kfold(
     Gram matrix. The number of members is that of the curve from moments of folds, so that both make
     the same choice.
     """
-    folds = []
-    for f, (train, test) in enumerate(splits):
-        fold = problem.take(train, None if training is None else training[f])
-        data = PathData.from_problem(fold, shared=training is not None)
-        X = problem.X[test]
-        X = (X.toarray() if hasattr(X, "toarray") else X) - data.columns.mean_x
-        folds.append((data, X, problem.Y[test]))
+    folds = _path_folds(problem, splits, training)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         by_member: list[list[Array]] = [[] for _ in orders]
@@ -701,20 +715,6 @@ def kfold(
                 fold_residuals.append(Y - prefix_predictions(data, X, order, sizes, rows))
         return [np.concatenate(fold_residuals, axis=1) for fold_residuals in by_member]
 
-    threads = paths.threads.quiet()
-    test_columns = [
-        (data, Columns.plain(X.T, Y - data.columns.mean_y))
-        for data, X, Y in folds
-        if n_samples is None
-    ]
-
-    def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
-        fold_sums = [
-            sum_pairs(data, orders, sizes, n_pairs, threads, rows=columns)
-            for data, columns in test_columns
-        ]
-        return np.concatenate(fold_sums, axis=3)
-
     weight = np.concatenate([problem.weights[test] for _, test in splits])
     paths = replace(paths, max_batches=paths.min_batches)
     return paths.nested(
@@ -722,6 +722,67 @@ def kfold(
         sizes=sizes,
         weight=weight,
         residuals=residuals,
-        sums=sums if n_samples is None else None,
+        sums=_sums_of_folds(folds, paths.threads) if n_samples is None else None,
         row_fraction=_fraction(n_samples, problem.shape[0]),
     )
+
+
+def kfold_by_target(
+    problem: RowData,
+    splits: Splits,
+    training: list[Moments] | None,
+    sizes: Indices,
+    *,
+    paths: Paths,
+) -> list[RowCurve]:
+    """Cross-validation as in :func:`kfold`, with a curve for each target from the same paths."""
+    n_targets = problem.Y.shape[1]
+    weight = np.concatenate([problem.weights[test] for _, test in splits])
+    step = max(1, MAX_SUMS_BY_TARGET // (3 * len(sizes) * len(weight)))
+    curves = []
+    for start in range(0, n_targets, step):
+        targets = slice(start, min(start + step, n_targets))
+        folds = _path_folds(
+            problem.targets_at(targets),
+            splits,
+            None if training is None else [moments.targets_at(targets) for moments in training],
+        )
+        curves += paths.nested_by_target(
+            n_items=problem.shape[1],
+            sizes=sizes,
+            weight=weight,
+            sums=_sums_of_folds(folds, paths.threads),
+            n_targets=targets.stop - targets.start,
+        )
+    return curves
+
+
+_PathFold = tuple[PathData, Array, Array]  # training rows; X and Y of the test rows
+
+
+def _path_folds(
+    problem: RowData, splits: Splits, training: list[Moments] | None
+) -> list[_PathFold]:
+    """Training and test rows of the paths of every fold."""
+    folds = []
+    for f, (train, test) in enumerate(splits):
+        fold = problem.take(train, None if training is None else training[f])
+        data = PathData.from_problem(fold, shared=training is not None)
+        X = problem.X[test]
+        X = (X.toarray() if hasattr(X, "toarray") else X) - data.columns.mean_x
+        folds.append((data, X, problem.Y[test]))
+    return folds
+
+
+def _sums_of_folds(folds: list[_PathFold], threads: Threads) -> Sums:
+    """Sums over pairs of members at the test rows of all folds in turn."""
+    test_columns = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in folds]
+
+    def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
+        fold_sums = [
+            sum_pairs(data, orders, sizes, n_pairs, threads.quiet(), rows=columns)
+            for data, columns in test_columns
+        ]
+        return np.concatenate(fold_sums, axis=3)
+
+    return sums

@@ -23,6 +23,7 @@ from .._data.rows import RowData
 from .._data.splits import Splits, few_folds, few_splits, moments_of_training_rows, random_splits
 from .._data.standardised import standardise
 from .._execution.threads import Threads, cached_property
+from .._members.penalised import MIN_BATCHED_TARGETS
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
 from .moment_curves import FoldCurve
@@ -187,9 +188,14 @@ class _Curve:
     )
 
 
-# curve of uniform members in the folds of the first repeat, number of training rows, all folds,
-# penalty of ridge
-_InFolds = tuple[RowCurve, int, FoldData, float | None]
+@dataclass(frozen=True)
+class ComparedInFolds:
+    """Uniform members and ridge of every target, compared in folds."""
+
+    curves: list[RiskCurve]  # of uniform members in the folds of the first repeat, for each target
+    n_training_rows: int
+    folds: FoldData  # all folds
+    ridge_penalty: Array | None  # (q,), None if all columns are constant
 
 
 @dataclass(frozen=True)
@@ -211,26 +217,38 @@ class SelectionRows:
         """Rows and columns."""
         return self.problem.shape
 
-    def targets(self) -> list[SelectionRows]:
-        """Data of each target."""
-        n_targets = self.problem.Y.shape[1]
-        return (
-            [self]
-            if n_targets == 1
-            else [replace(self, problem=self.problem.target(t)) for t in range(n_targets)]
-        )
+    def targets_at(self, which: Indices) -> SelectionRows:
+        """The data with some of the targets."""
+        return replace(self, problem=self.problem.targets_at(which))
 
     @property
     def Y(self) -> Array:
         """Targets (n, q) of the rows."""
         return self.problem.Y
 
-    def arranged(self) -> tuple[SelectionRows, Arrangement]:
-        """Rows and columns in an order that depends on content; repeated rows are merged if there
-        are no splits.
+    def arranged(self) -> list[ArrangedRows]:
+        """Rows and columns in an order that depends on content, for groups of targets that have the
+        same; repeated rows are merged if there are no splits.
         """
-        arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
-        return replace(self, problem=arrangement.apply(self.problem)), arrangement
+        groups: dict[bytes, list[int]] = {}
+        arrangements = {}
+        for t in range(self.problem.Y.shape[1]):
+            one = self.problem.targets_at(slice(t, t + 1))
+            arrangement = Arrangement.of(one, merge_rows=self.splits is None)
+            key = arrangement.key
+            arrangements[key] = arrangement
+            groups.setdefault(key, []).append(t)
+        return [
+            ArrangedRows(
+                replace(
+                    self,
+                    problem=arrangements[key].apply(self.problem.targets_at(np.array(targets))),
+                ),
+                np.array(targets),
+                arrangements[key],
+            )
+            for key, targets in groups.items()
+        ]
 
     def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
         """Risk curve of uniform members by the criterion asked for, for every number of rows for
@@ -259,7 +277,10 @@ class SelectionRows:
             curve = risk_curves.oob_curve(problem, sizes, paths, subsample)
         elif self.splits is not None:
             name = "kfold"
-            curve = self._kfold(self.splits, sizes, paths, None, subsample)
+            training = None if subsample is not None else self._training_moments(self.splits, sizes)
+            curve = risk_curves.kfold(
+                problem, self.splits, training, sizes, paths=paths, n_samples=subsample
+            )
         elif options.criterion == "gcv":
             name = "gcv"
             curve = risk_curves.gcv(problem, sizes, paths, subsample)
@@ -274,7 +295,7 @@ class SelectionRows:
             curve = curve.scaled(options.scale, self._deviations())
         return _Curve(name, n_samples, curve, residuals)
 
-    def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
+    def in_folds(self, options: SizeOptions, paths: Paths) -> ComparedInFolds:
         """Compare uniform members and ridge in at most a few folds of the splitter, or in random
         folds.
         """
@@ -285,16 +306,19 @@ class SelectionRows:
             n_repeats = 1
         data = folds_of_rows(self.problem, splits, n_repeats, paths.threads)
         first = splits[: data.n_first]
+        sizes = self._sizes(options, first, self.shape[0])
         training = None if data.training is None else data.training[: data.n_first]
-        curve = self._kfold(
-            first, self._sizes(options, first, self.shape[0]), paths, training, None
-        )
+        if training is None:
+            training = self._training_moments(first, sizes)
+        curves = risk_curves.kfold_by_target(self.problem, first, training, sizes, paths=paths)
         if self.splits is None:
             penalty = ridge_penalty(self.problem, data)
         else:
             penalty = ridge_penalty_of_folds(data, self.null_rank)
         data = replace(data, away_from_mode=away_from_mode(self.problem))
-        return curve, min(len(train) for train, _ in first), data, penalty
+        n_training_rows = min(len(train) for train, _ in first)
+        averages = [curve.average for curve in curves]
+        return ComparedInFolds(averages, n_training_rows, data, penalty)
 
     def scale(self, unscaled: _Curve, best: int) -> float:
         """The scale that is best for the size at position `best`; one if it is not known."""
@@ -334,9 +358,7 @@ class SelectionRows:
         if self.splits is None:
             all_rows, unit = standardise(self.problem, threads)
             return LeaveOneOut.of(self.problem, all_rows, unit, generalised=criterion == "gcv")
-        folds = [
-            folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()
-        ]
+        folds = folds_of_rows(self.problem, self.splits, 1, threads)
         n_training_rows = self.problem.fewest_distinct_rows([train for train, _ in self.splits])
         return FoldErrors(folds, n_training_rows)
 
@@ -358,20 +380,11 @@ class SelectionRows:
             n_rows = min(n_rows, self.problem.fewest_distinct_rows([train for train, _ in splits]))
         return options.candidate_sizes(self.problem.shape[1], n_rows, self.null_rank)
 
-    def _kfold(
-        self,
-        splits: Splits,
-        sizes: Indices,
-        paths: Paths,
-        training: list[Moments] | None,
-        n_samples: int | None,
-    ) -> RowCurve:
-        # one Gram matrix for all paths where that is cheaper than one per path
-        if training is None and n_samples is None and self.shape[1] <= 3 * int(sizes[-1]):
-            training = moments_of_training_rows(self.problem, splits)
-        return risk_curves.kfold(
-            self.problem, splits, training, sizes, paths=paths, n_samples=n_samples
-        )
+    def _training_moments(self, splits: Splits, sizes: Indices) -> list[Moments] | None:
+        """Moments of training rows, where one Gram matrix for all paths is cheaper than one for each."""
+        if self.shape[1] > 3 * int(sizes[-1]):
+            return None
+        return moments_of_training_rows(self.problem, splits)
 
     def _by_row(self, residual: Array) -> Array | None:
         """Residuals (sizes, n, q) in the order of the rows, or None unless all rows have residuals."""
@@ -431,16 +444,13 @@ class SelectionMoments:
         """Rows of all folds, and columns."""
         return sum(fold.n_rows for fold in self.folds), self.folds[0].C.shape[0]
 
-    def targets(self) -> list[SelectionMoments]:
-        """Data of each target."""
-        n_targets = self.folds[0].C.shape[1]
-        return [
-            replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(n_targets)
-        ]
+    def targets_at(self, which: Indices) -> SelectionMoments:
+        """The data with some of the targets."""
+        return replace(self, folds=[fold.targets_at(which) for fold in self.folds])
 
-    def arranged(self) -> tuple[SelectionMoments, None]:
-        """Moments as they are: rows have no order any more."""
-        return self, None
+    def arranged(self) -> list[ArrangedMoments]:
+        """Moments as they are, with all targets: rows have no order any more."""
+        return [ArrangedMoments(self, np.arange(self.folds[0].C.shape[1]))]
 
     def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
         """Risk curve of uniform members with all rows, by k-fold cross-validation or GCV."""
@@ -455,15 +465,20 @@ class SelectionMoments:
         fold_curve = moment_curves.moment_kfold_curve(self.folds, sizes, paths, scale)
         return [_Curve("kfold", n, fold_curve.curve, folds=fold_curve)]
 
-    def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
+    def in_folds(self, options: SizeOptions, paths: Paths) -> ComparedInFolds:
         """Compare uniform members and ridge in the folds, merged to at most a few."""
         away = self.away_from_mode
         if away is None:
             away = away_from_mode_by_moments(Moments.merge_all(self.folds).on_host())
         data = replace(folds_of_moments(few_folds(self.folds), paths.threads), away_from_mode=away)
         penalty = ridge_penalty_of_folds(data, self.null_rank)
-        (curve,) = self.curves(options, paths)
-        return curve.curve, self._n_training_rows(), data, penalty
+        sizes = options.candidate_sizes(self.shape[1], self._n_training_rows(), self.null_rank)
+        if data.n_targets < MIN_BATCHED_TARGETS:
+            curves = moment_curves.moment_kfold_curves(self.folds, sizes, paths)
+        else:
+            all_folds = folds_of_moments(self.folds, paths.threads)
+            curves = moment_curves.curves_of_many_targets(all_folds, sizes, paths)
+        return ComparedInFolds(curves, self._n_training_rows(), data, penalty)
 
     def scale(self, unscaled: _Curve, best: int) -> float:
         """The scale that is best for the size at position `best`; one if it is not known."""
@@ -483,7 +498,7 @@ class SelectionMoments:
                 " sizes are compared by k-fold cross-validation. Leave cv at None or give a number"
                 " of folds."
             )
-        folds = [folds_of_moments(target.folds, threads) for target in self.targets()]
+        folds = folds_of_moments(self.folds, threads)
         return FoldErrors(folds, self._n_training_rows())
 
     def prediction(self, unscaled: _Curve, best: int, scale: float) -> None:
@@ -504,6 +519,28 @@ class SelectionMoments:
 
 
 SelectionData = SelectionRows | SelectionMoments
+
+
+@dataclass(frozen=True)
+class ArrangedRows:
+    """Rows in an arrangement that some targets have in common."""
+
+    data: SelectionRows
+    targets: Indices  # positions of the targets
+    arrangement: Arrangement
+
+
+@dataclass(frozen=True)
+class ArrangedMoments:
+    """Moments, which are arranged as they are."""
+
+    data: SelectionMoments
+    targets: Indices
+
+    arrangement = None
+
+
+Arranged = ArrangedRows | ArrangedMoments
 
 
 def _scale_from_slope(
