@@ -76,8 +76,12 @@ def olsen_refuses(olsen):
 
 
 def assert_one_line(text):
-    """A message of the command is one line that names it."""
-    assert text.startswith("olsen: ") and text.count("\n") == 1 and "Traceback" not in text, text
+    """A message of the command is one line that names it; problems of a table and the command that
+    would work follow in lines of their own, which are indented.
+    """
+    first, *others = text.splitlines()
+    assert first.startswith("olsen: ") and text.endswith("\n") and "Traceback" not in text, text
+    assert all(line.startswith("  ") for line in others), text
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ __all__ = [
     "DropoutRegressor",
     "OLSEnsembleRegressor",
     "OLSEnsembleRegressorCV",
+    "TableEncoder",
     "__version__",
     "datasets",
     "displays",
@@ -60,7 +61,7 @@ _HOMES = {
     "report": "olsen._estimators.pipelines",
     "save": "olsen._persistence",
     "summary": "olsen._estimators.pipelines",
-    "TableColumns": "olsen.cli.columns",  # named by model files
+    "TableEncoder": "olsen._tables.encoder",
 }
 
 TYPE_CHECKING = False  # the module typing would take as long to import as all the rest here
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from ._estimators.ensemble_cv import OLSEnsembleRegressorCV
     from ._estimators.pipelines import leverage, predict_interval, report, summary
     from ._persistence import load, save
+    from ._tables.encoder import TableEncoder
 else:  # hidden from type checkers, which would believe any name otherwise
 
     def __getattr__(name):

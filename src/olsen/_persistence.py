@@ -67,7 +67,7 @@ BUILT = {
         "olsen.OLSEnsembleRegressor",
         "olsen.OLSEnsembleRegressorCV",
         "olsen.AdaptiveOLSEnsembleRegressor",
-        "olsen.TableColumns",
+        "olsen.TableEncoder",
         "sklearn.pipeline.Pipeline",
         "sklearn.compose._column_transformer.ColumnTransformer",
         "sklearn.compose._column_transformer.make_column_selector",
@@ -99,8 +99,8 @@ def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) ->
     Parameters
     ----------
     model : OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor or Pipeline
-        Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer,
-        OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything
+        Fitted, with one target. Before the ensemble a pipeline may have TableEncoder,
+        ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything
         else is refused. Parameters of the ensemble that are objects, such as splitters and random
         states, are not stored, nor is the `memory` of the pipeline: predictions do not depend on
         any of this.
@@ -157,8 +157,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     model : Pipeline, OLSEnsembleRegressor, OLSEnsembleRegressorCV or AdaptiveOLSEnsembleRegressor
-        What was saved. A model of the command is a pipeline of a ColumnTransformer, which takes
-        data frames with the columns of the table that was fitted, and the ensemble; the name of its
+        What was saved. A model of the command is a pipeline of a TableEncoder, which takes data
+        frames with the columns of the table that was fitted, and the ensemble; the name of its
         target is in ``target_name_``.
 
     See Also
@@ -218,7 +218,7 @@ def load_skops() -> Any:
 def _refused(types: str) -> TypeError:
     return TypeError(
         f"a model file cannot hold {types}: it holds one of the three ensembles of olsen, alone or"
-        " at the end of a Pipeline of ColumnTransformer, OneHotEncoder, OrdinalEncoder,"
+        " at the end of a Pipeline of TableEncoder, ColumnTransformer, OneHotEncoder, OrdinalEncoder,"
         " SimpleImputer, StandardScaler and nested Pipelines. Keep other models with joblib or"
         " skops, which open in Python alone."
     )
@@ -516,6 +516,9 @@ def _check_estimator(estimator: Any) -> None:
             raise ValueError("a FunctionTransformer has a function")
         case OneHotEncoder() if hasattr(estimator, "categories_"):  # it is fitted
             _check_codes(estimator)
+        # its module needs pyarrow, and is loaded if there is such an object
+        case BaseEstimator(columns_=_) if type(estimator).__name__ == "TableEncoder":
+            estimator._columns()
 
 
 def _check_codes(encoder: Any) -> None:
@@ -571,6 +574,13 @@ def _check_values(model: Any) -> None:
     for numbers in (coef, intercept):
         if numbers.dtype.kind != "f" or not np.isfinite(numbers).all():
             raise ValueError("coefficients are not finite floating-point numbers")
+    first: Any = None
+    if isinstance(model, Pipeline) and len(model.steps) == 2:
+        first = model.steps[0][1]
+    if type(first).__name__ == "TableEncoder" and first.n_encoded_ != p:
+        raise ValueError("its columns are not those of its table")
+    for name in getattr(model, "id_names_", ()):
+        name.encode()
     target = getattr(model, "target_name_", "")
     if target.encode() and target in model.feature_names_in_:
         raise ValueError("its target is one of its columns")

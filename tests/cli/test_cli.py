@@ -501,7 +501,7 @@ def test_long_names_are_shortened(olsen, olsen_refuses, folder):
     assert (code, err) == (0, "") and "30 rows, 1 column," in out
     assert max(map(len, out.splitlines())) < 120
     assert len(olsen_refuses("fit", "t.csv", target=name[1:], words="'nnn", code=2)) < 400
-    write("t.csv", [{name: f"2024-01-{i:02d}", "y": i} for i in range(1, 29)])
+    write("t.csv", [{name: f"plot {i}", "y": i} for i in range(1, 29)])
     err = olsen_refuses("fit", "t.csv", target="y", words="--drop")
     assert "--drop 'n" not in err and len(err) < 400
 

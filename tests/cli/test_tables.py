@@ -26,9 +26,10 @@ pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from olsen.cli.cells import strings_of  # noqa: E402
+from olsen._tables.cells import strings_of  # noqa: E402
+from olsen._tables.problems import TableError  # noqa: E402
 from olsen.cli.encoding import learn_encoding  # noqa: E402
-from olsen.cli.tables import TableError, read_table  # noqa: E402
+from olsen.cli.tables import read_table  # noqa: E402
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -200,12 +201,6 @@ REFUSED = {
     "spaces.txt": (text(lines(sep=" ")), "'a b y'"),
     "unnamed.csv": (text(lines(header=("a", "", "y"))), "unnamed.csv", "after 'a'"),
     "doubled.csv": (text(lines(header=("a", "a", "y"))), "several columns named 'a'", "rename"),
-    "iso dates.csv": (
-        with_column([d.isoformat() for d in DAYS], "day"),
-        "'day' holds dates",
-        "--dates 'day'",
-        "--drop 'day'",
-    ),
     "which is the day.csv": (
         with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"),
         "'day' holds dates such as '01/05/2024'",
@@ -342,7 +337,7 @@ TO_PREDICT = {
     "as before.csv": (b"a,kind\n1,clay\n2,sand\n", None),
     "infinite.csv": (
         b"a,kind\n1,clay\n-inf,sand\n",
-        ["1 cell infinite", "'a' (1)", "row 2", "Correct them"],
+        ["1 cell infinite", "'a' (1)", "row 2", "correct them"],
     ),
     "gap.csv": (b"a,kind\n1,clay\n,sand\n", ["1 cell missing", "row 2"]),
     "gap of text.csv": (b"a,kind\n1,\n3,sand\n", ["1 cell missing", "row 1"]),
@@ -396,7 +391,7 @@ def test_tables_give_the_right_numbers(tmp_path):
             assert any(words in message for message in messages) if words else not messages
 
 
-def test_a_table_is_refused_in_one_line(olsen_refuses, tmp_path):
+def test_a_table_is_refused(olsen_refuses, tmp_path):
     olsen_refuses("fit", tmp_path / "missing file.csv", *FIT, words="no file")
     for name, (content, *words) in REFUSED.items():
         path = put(tmp_path / name, content)
@@ -750,7 +745,7 @@ def test_missing_values_are_filled_with_means_and_marked(tmp_path):
     assert names == ["a", "k_u", "k_v"], "a mark of one missing value would be fitted exactly"
     table = pa.concat_tables([few] * 10)
     encoding = encoding_of(table, missing="mean")
-    assert encoding.names == ["a", "missingindicator_a", "k_u", "k_v", "missingindicator_k"]
+    assert encoding.names == ["a", "a is missing", "k_u", "k_v", "k is missing"]
     mean = (1 + 3 + 8 + 4) / 4  # of two strings that are equally frequent, the first
     expected = [
         [1, 0, 1, 0, 0],
@@ -862,10 +857,7 @@ def test_other_columns_settle_what_a_comma_is_in_training(tmp_path):
         rows = [f"{1000 + 9 * i:,}\t0{mark}{i}5\t{i}" for i in range(N)]
         encoding = encoding_of(table_of(tmp_path, text(["f\tg\ty", *rows])))
         assert f"'1,000' is {value}." in " ".join(encoding.messages)
-        assert [column.parser.decimal for column in encoding.columns] == [
-            mark,
-            "," if mark == "," else None,
-        ]
+        assert [column.decimal for column in encoding.columns] == [mark, "," * (mark == ",")]
 
 
 def test_blanks_around_strings_are_ignored(tmp_path):

@@ -186,7 +186,7 @@ KINDS = [
     ),
     "scipy.sparse.csr_matrix",
     "olsen.OLSEnsembleRegressor",
-    "olsen.TableColumns",
+    "olsen.TableEncoder",
 ]
 NUMBERS = [
     *listed("0 -1 1 2 7 64 1000000 200000000 1e9 1e300 NaN Infinity true null 4294967296"),

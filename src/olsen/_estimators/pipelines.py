@@ -339,6 +339,7 @@ def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
         return None
     indicator = step if isinstance(step, MissingIndicator) else getattr(step, "indicator_", None)
     n_values = len(names) - (0 if indicator is None else len(indicator.features_))
+    marked = set(getattr(step, "indicator_features_", ()))  # of a TableEncoder
     features = []
     for i, name in enumerate(map(str, names)):
         pieces = ANY_PLACEHOLDER.split(name)  # numbers of inputs stand at odd positions
@@ -346,6 +347,6 @@ def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
         pieces[1::2] = [feature.name for feature in inputs]
         name = "".join(pieces)
         sources = {feature.source for feature in inputs}
-        is_indicator = i >= n_values or any(feature.indicator for feature in inputs)
+        is_indicator = i >= n_values or i in marked or any(feature.indicator for feature in inputs)
         features.append(Feature(name, sources.pop() if len(sources) == 1 else name, is_indicator))
     return features

@@ -1,4 +1,4 @@
-"""The command ``olsen``: whatever happens ends in one line and an exit code. What follows is the
+"""The command ``olsen``: whatever happens ends in a message and an exit code. What follows is the
 end of its help.
 
 Examples:
@@ -75,15 +75,22 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("stopped", 130)  # 128 plus SIGINT
     except (ImportError, ValueError, OSError, MemoryError, OverflowError) as error:
-        return _fail(error, 1)
+        from .remedies import problem_lines
+
+        return _fail(
+            error, 1, problem_lines(error, sys.argv[1:] if arguments is None else arguments)
+        )
 
 
-def _fail(error: BaseException | str, code: int) -> int:
+def _fail(error: BaseException | str, code: int, lines: list[str] | None = None) -> int:
     from .._report.formatting import shortened
 
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if lines:
+        print("\n".join(lines), file=sys.stderr)
+        return code
     print(
         f"olsen: {shortened(' '.join(text.split()), 2000)}", file=sys.stderr
     )  # other libraries quote whole files

@@ -56,6 +56,8 @@ def _not_zero(kind: Any, value: int) -> None:
 Count = int | Literal["all"]
 Members = Annotated[Count, _within(2)]
 Seed = Annotated[int, _within(0, 2**63)]
+# several values may follow an option: --drop a b
+Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Jobs = Annotated[int, Parameter(validator=_not_zero)]
 
 
@@ -75,12 +77,18 @@ class TableOptions:
         fills the cells with the mean and adds a column that marks missing cells; rows without a
         target are left out.
     dates : str
-        Column of dates, which become days since 1970-01-01; may be repeated.
+        Column of dates, which become days since 1970-01-01, if need be with their format, as in
+        "day=%d/%m/%Y"; may be repeated. Dates that cannot be misread need not be named.
     ordinal : str
         Column of categories that have an order, by number or alphabet, or as given in "size=S<M<L";
         may be repeated.
+    na : str
+        Text that stands for a missing value, besides NA and the like; may be repeated.
+    decimal : str
+        Decimal mark of numbers that may be read in two ways, such as 1,234: "." or ",".
     id : str
-        Column that only names the rows and is left out; may be repeated.
+        Column that only names the rows and is left out; may be repeated. It is written beside the
+        predictions.
     weight : str
         Column of row weights, 0 or more. Without it all rows have the same weight.
     groups : str
@@ -88,11 +96,13 @@ class TableOptions:
     """
 
     target: str = ""
-    drop: tuple[str, ...] = ()
+    drop: Names = ()
     missing: Literal["error", "drop", "mean"] = "error"
-    dates: tuple[str, ...] = ()
-    ordinal: tuple[str, ...] = ()
-    id: tuple[str, ...] = ()
+    dates: Names = ()
+    ordinal: Names = ()
+    na: Names = ()
+    decimal: Literal[".", ","] | None = None
+    id: Names = ()
     weight: str | None = None
     groups: str | None = None
 
@@ -270,7 +280,7 @@ def predict(
     *,
     out: Path | None = None,
     interval: float | None = None,
-    id: tuple[str, ...] = (),
+    id: Names = (),
     unknown: Literal["error", "ignore"] = "error",
     escape_formulas: bool = False,
     out_of_core: bool = False,
@@ -294,8 +304,8 @@ def predict(
         Also give intervals that contain new observations with this probability, such as 0.9, as
         columns lower and upper, from the errors of held-out rows.
     id : str
-        Column that names the rows, which is written beside the predictions; may be repeated.
-        Without it predictions come in the order of the rows, without names.
+        Column that names the rows, which is written beside the predictions; may be repeated. By
+        default that of fit, if the table has it.
     unknown : str
         What to do with categories that the model has not seen: "error" refuses the table, "ignore"
         treats such a cell as none of the known categories, and reports the number of cells.

@@ -33,8 +33,8 @@ from threadpoolctl import threadpool_limits
 
 from .. import AdaptiveOLSEnsembleRegressor
 from .._report.formatting import heading_lines, listed, number, with_error
+from .._tables.problems import TableError
 from . import terminal
-from .tables import TableError
 
 Array = NDArray[np.float64]
 

@@ -1,38 +1,99 @@
-"""Encode tables as the numbers of a model: choose scikit-learn's transformers for the kinds of the
-columns, and apply them.
+"""Encode tables as the numbers of a model, with the rows and the target that a transformer does not
+see.
 
 The encoding of a model of ``olsen fit`` checks new tables, with errors that name cells.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from .._persistence import ModelFileError
 from .._report.formatting import counted, quoted
+from .._tables import cells
+from .._tables.cells import DoubtfulNumbers, Stage
+from .._tables.columns import (
+    Column,
+    ColumnReader,
+    Learned,
+    UnreadableColumn,
+    format_notes,
+    without_marks,
+)
+from .._tables.encoder import UNKNOWN_ADVICE, TableEncoder
+from .._tables.problems import (
+    Change,
+    Problem,
+    Reading,
+    TableError,
+    TableProblems,
+    all_problems,
+    listed,
+    named,
+    option,
+    text_names,
+)
 from .._trust import ORDINARY
-from . import cells
-from .cells import Stage, distinct_strings, refuse_missing
-from .columns import ColumnReader, InputColumn, TableColumns, number_parser
-from .tables import TableError, listed, one_line, option, refuse_absent, text_names
+from .tables import refuse_absent
 from .terminal import UsageError
 
 Array = NDArray[np.float64]
-# missing cells that get an indicator column: the indicator of fewer would be fitted exactly
-MIN_INDICATED_MISSING = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the options of a command say about the columns of a table.
+
+    Parameters
+    ----------
+    target : str
+        Column to predict; empty if there is none.
+    drop : tuple of str
+        Columns to leave out.
+    missing : {"error", "drop", "mean"}
+        "error" refuses missing cells and "drop" leaves their rows out. "mean" fills numbers with
+        the column mean and strings with the most frequent value, and leaves out rows without a
+        target.
+    dates, ordinal, na : tuple of str
+        As in :class:`olsen.TableEncoder`.
+    decimal : {".", ","}, default=None
+        As there.
+    """
+
+    target: str = ""
+    drop: tuple[str, ...] = ()
+    missing: Literal["error", "drop", "mean"] = "error"
+    dates: tuple[str, ...] = ()
+    ordinal: tuple[str, ...] = ()
+    na: tuple[str, ...] = ()
+    decimal: str | None = None
+
+    def changed(self, changes: Iterable[Change]) -> Settings:
+        """The settings with some changed."""
+        values: dict[str, Any] = {
+            name: getattr(self, name) for name in ("drop", "missing", "dates", "na", "decimal")
+        }
+        for setting, value in changes:
+            name = "drop" if setting == "id" else setting
+            values[name] = value if name in ("missing", "decimal") else (*values[name], value)
+        return replace(self, **values)
+
+    def encoder(self) -> TableEncoder:
+        """The transformer of the columns, without those that are left out."""
+        return TableEncoder(
+            dates=self.dates,
+            ordinal=self.ordinal,
+            na=self.na,
+            decimal=self.decimal,
+            missing="mean" if self.missing == "mean" else "error",
+        )
 
 
 def learn_encoding(
@@ -40,10 +101,7 @@ def learn_encoding(
     target: str,
     drop: Iterable[str] = (),
     distinct: Callable[[list[str]], dict[str, list[str]]] | None = None,
-    *,
-    missing: Literal["error", "drop", "mean"] = "error",
-    dates: Iterable[str] = (),
-    ordinal: Iterable[str] = (),
+    **settings: Any,
 ) -> tuple[Any, Encoding]:
     """Choose the rows of a table to use, and learn their encoding as numbers.
 
@@ -58,14 +116,8 @@ def learn_encoding(
     distinct : callable, default=None
         If `table` is the head of a larger table, returns the distinct strings of the named columns
         in the larger one.
-    missing : {"error", "drop", "mean"}
-        "error" refuses missing cells and "drop" leaves their rows out. "mean" imputes numbers with
-        the column mean and strings with the most frequent value, and leaves out rows without a
-        target; a column with ten or more missing cells also gets an indicator column.
-    dates : iterable of str
-        Columns of dates, which become days since 1970-01-01.
-    ordinal : iterable of str
-        Columns of ordered categories, as ``size`` (by number or alphabet) or ``size=S<M<L``.
+    **settings : dict
+        Further fields of `Settings`.
 
     Returns
     -------
@@ -79,73 +131,102 @@ def learn_encoding(
             "--target is needed, the column to predict; the table has"
             f" {listed(table.column_names, 12)}."
         )
-    orders = _orders(ordinal, table.column_names)
-    refuse_absent([target, *drop, *dates, *orders], table)
-    left_out = {target, *drop}
-    names = [name for name in table.column_names if name not in left_out]
-    if not names:
-        raise TableError(f"the table has no column besides the target {quoted(target)}.")
-    notes: list[str] = []
-    stage: Stage = "fit" if distinct is None else "blocks"
-    decimals = cells.settled_decimals(table)
-    # a target of text is refused before rows are left out
-    response_parser = number_parser(table, target, f"the target {quoted(target)}", decimals)
-    if missing == "drop":
-        table = _complete_rows(table, [target, *names], notes)
-    elif missing == "mean":
-        table = _rows_with_target(table, target, notes)
-    filled = names if missing == "mean" else []
-    n_missing = refuse_missing(table, [target, *names], filled=filled, target=target, stage=stage)
-    text_columns = [name for name in text_names(table.schema) if name not in left_out]
-    reader = ColumnReader(
-        table=table,
-        dates=dates,
-        orders=orders,
-        decimals=decimals,
-        distinct_values={} if distinct is None else distinct(text_columns),
-        notes=notes,
-    )
-    columns = reader.columns(names)
-    notes += _format_notes(table, [*columns, InputColumn(target, response_parser)])
-    indicated = [name for name, count in n_missing.items() if count >= MIN_INDICATED_MISSING]
-    if n_missing:
-        indicators = f", and marked in columns of 0 and 1: {listed(indicated)}" if indicated else ""
-        notes.append(
-            f"missing values in {counted(len(n_missing), 'column')} ({listed(n_missing)}) are"
-            f" filled with means, or the most frequent text{indicators}."
+    chosen = Settings(target=target, drop=tuple(drop), **settings)
+    _check_names(table, chosen)
+    distinct_values = None
+    if distinct is not None:
+        distinct_values = distinct(
+            [name for name in text_names(table.schema) if name not in {target, *chosen.drop}]
         )
-    parts = list(_parts(columns, bool(filled), indicated))
-    transformer = ColumnTransformer(parts, verbose_feature_names_out=False)
-    encoding = Encoding(target, transformer, notes, stage, response_parser=response_parser)
+    rows = rows_to_use(table, chosen, distinct_values)
+    if not rows.learned.problems:
+        return rows.table, rows.encoding
+    problems, changes = problems_of(table, chosen, distinct_values)
+    raise TableProblems(problems, changes)
+
+
+def _check_names(table: Any, settings: Settings) -> None:
+    """Raise for options that name no column, or an order of fewer than two levels."""
+    names = [named(text, table.column_names)[0] for text in (*settings.dates, *settings.ordinal)]
+    targets = [settings.target] if settings.target else []
+    refuse_absent([*targets, *settings.drop, *names], table)
     try:
-        transformer.fit(table.select(names))
-        _ = encoding.names
+        settings.encoder()._reading(table.column_names)
     except ValueError as error:
-        repeated_names = "columns get the names of others when they are encoded; rename them."
-        raise TableError(
-            repeated_names if "not unique" in str(error) else one_line(error)
-        ) from error
-    return table, encoding
+        raise UsageError(f"--ordinal {error}") from None
 
 
-def _orders(arguments: Iterable[str], names: list[str]) -> dict[str, list[str]]:
-    """Parse ``--ordinal``: levels by column, empty if the order is implied. Column names may
-    contain equals signs.
-    """
-    orders: dict[str, list[str]] = {}
-    for text in arguments:
-        prefixes = [name for name in names if text not in names and text.startswith(f"{name}=")]
-        if not prefixes:
-            orders[text] = []
-            continue
-        name = prefixes[0]
-        levels = [level.strip() for level in text.removeprefix(f"{name}=").split("<")]
-        if len(set(levels)) < max(2, len(levels)):
-            raise UsageError(
-                f"--ordinal {quoted(text)} needs at least two different levels, as in size=S<M<L."
-            )
-        orders[name] = levels
-    return orders
+def problems_of(
+    table: Any, settings: Settings, distinct_values: dict[str, list[str]] | None = None
+) -> tuple[list[Problem], list[Change]]:
+    """All problems of a table, and the settings with which it can be used; none if none help."""
+
+    def problems_with(changes: list[Change]) -> list[Problem]:
+        return rows_to_use(table, settings.changed(changes), distinct_values).learned.problems
+
+    problems, changes = all_problems(problems_with)
+    in_memory = distinct_values is None
+    return problems, changes if in_memory or {s for s, _ in changes} <= {"drop", "id"} else []
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a table that a model would use, and what their columns were found to be."""
+
+    table: Any
+    encoding: Encoding
+    learned: Learned
+
+
+def rows_to_use(
+    table: Any, settings: Settings, distinct_values: dict[str, list[str]] | None = None
+) -> Rows:
+    """Choose the rows of a table and learn their encoding; problems are returned, not raised."""
+    target = settings.target
+    names = [name for name in table.column_names if name not in {target, *settings.drop}]
+    used = [target, *names] if target else names
+    table = without_marks(table, settings.na)
+    stage: Stage = "fit" if distinct_values is None else "blocks"
+    notes: list[str] = []
+    problems: list[Problem] = []
+    response = Column(name=target)
+    if target:  # a target of text is refused before rows are left out
+        try:
+            response = number_column(table, target, f"the target {quoted(target)}", settings)
+        except UnreadableColumn as error:
+            problems.append(error.problem)
+    try:
+        if settings.missing == "drop":
+            table = _complete_rows(table, used, notes)
+        elif settings.missing == "mean" and target:
+            table = _rows_with_target(table, target, notes)
+    except TableError as error:
+        problems.append(Problem(str(error).removesuffix(".")))
+    encoder = settings.encoder()
+    learned = Learned()
+    if not names:
+        problems.append(Problem(f"the table has no column besides the target {quoted(target)}"))
+    elif table.num_rows:
+        learned = encoder._learn(
+            encoder._as_table(table.select(names), reset=True), distinct_values
+        )
+    notes += learned.notes
+    notes += format_notes(table, [*learned.columns, *([] if problems else [response])])
+    filled = names if settings.missing == "mean" else ()
+    unusable = cells.unusable_cells(table, used, filled=filled, target=target, stage=stage)
+    problems += learned.problems
+    problems += [] if unusable is None else [unusable]
+    encoding = Encoding(target, encoder, notes, stage, response)
+    return Rows(table, encoding, Learned(learned.columns, notes, problems))
+
+
+def number_column(table: Any, name: str, label: str, settings: Settings) -> Column:
+    """Format of the numbers of a target or of weights; raise UnreadableColumn if they are none."""
+    reading = Reading(decimal=settings.decimal or "")
+    try:
+        return ColumnReader(table=table, reading=reading).number(name, label)
+    except DoubtfulNumbers as error:
+        raise UnreadableColumn(error.problem) from None
 
 
 def _complete_rows(table: Any, names: list[str], notes: list[str]) -> Any:
@@ -170,15 +251,6 @@ def _complete_rows(table: Any, names: list[str], notes: list[str]) -> Any:
     return table.filter(is_complete)
 
 
-def _format_notes(table: Any, columns: list[InputColumn]) -> Iterator[str]:
-    """Notes about numbers that are written as text, one for all columns of a format."""
-    for mark in ".,":
-        names = [column.name for column in columns if column.parser.decimal == mark]
-        if names:
-            example = cells.example(distinct_strings(table.column(names[0]))[0], mark)
-            yield f"numbers written as text in {listed(names, 3)}, read as numbers: {example}."
-
-
 def _rows_with_target(table: Any, target: str, notes: list[str]) -> Any:
     """Keep the rows whose target is not missing: a target is never filled."""
     is_missing = cells.missing_and_infinite(table, [target])[0][:, 0]
@@ -193,47 +265,14 @@ def _rows_with_target(table: Any, target: str, notes: list[str]) -> Any:
     return table.filter(~is_missing) if n_left_out else table
 
 
-def _parts(
-    columns: list[InputColumn], fill: bool, indicated: list[str]
-) -> Iterator[tuple[str, Any, list[str]]]:
-    """Parts of a ColumnTransformer: adjacent columns of one numeric format together, categorical
-    columns one by one.
-    """
-
-    def format_of(column: InputColumn) -> Any:
-        if column.categories is not None:
-            return column.name
-        return column.parser.kind, column.parser.decimal, column.parser.order
-
-    for _, group in groupby(columns, format_of):
-        members = list(group)
-        first = members[0]
-        names = [column.name for column in members]
-        steps: list[Any] = [first.parser]
-        if fill:
-            strategy = "mean" if first.categories is None else "most_frequent"
-            steps.append(SimpleImputer(strategy=strategy))
-        if first.categories is not None:
-            categories = [np.array(first.categories, dtype=object)]
-            if first.ordered:
-                steps.append(OrdinalEncoder(categories=categories))
-            else:
-                # no category is the reference, so that an unknown category differs from all others
-                steps.append(OneHotEncoder(categories=categories, sparse_output=False))
-        yield names[0], make_pipeline(*steps) if len(steps) > 1 else steps[0], names
-        if indicated_names := [name for name in names if name in indicated]:
-            indicator = make_pipeline(first.parser, MissingIndicator(features="all"))
-            yield f"{names[0]} is missing", indicator, indicated_names
-
-
-def numbers_of(table: Any, name: str, parser: TableColumns, stage: Stage = "fit") -> Array:
+def numbers_of(table: Any, column: Column, stage: Stage = "fit") -> Array:
     """Parse a column of a training table as numbers and refuse missing cells."""
-    column = table.select([name])
-    values = np.asarray(parser.transform(column), dtype=float)
+    values = column.values(table)
     if not np.isfinite(values).all():
-        refuse_missing(column, [name], target=name, stage=stage)
-        cells.refuse_infinite(values, [name], column)
-    return values[:, 0]
+        one_column = table.select([column.name])
+        cells.refuse_missing(one_column, [column.name], target=column.name, stage=stage)
+        cells.refuse_infinite(values[:, None], [column.name], table)
+    return values
 
 
 # Tables for a fitted model
@@ -247,28 +286,27 @@ class Encoding:
     ----------
     target : str
         Column to predict.
-    transformer : ColumnTransformer
-        First step of the model's pipeline: TableColumns, or pipelines that begin with one.
+    encoder : TableEncoder
+        First step of the model's pipeline.
     messages : list of str
         Notes for the user about the encoding.
     stage : {"fit", "blocks", "predict"}
         Purpose of the tables, which decides the advice of error messages.
-    unknown : {"error", "ignore"}
-        Whether categories that were not learned are refused, or encoded as 0 in every indicator
-        column.
-    response_parser : TableColumns
-        Parser of the target.
+    response_column : Column
+        Format of the target.
     ignored : Counter
         Number of cells with unknown categories, by column.
+    id_names : sequence of str
+        Columns that name the rows.
     """
 
     target: str
-    transformer: Any
+    encoder: TableEncoder
     messages: list[str] = field(default_factory=list)
     stage: Stage = "predict"
-    unknown: Literal["error", "ignore"] = "error"
-    response_parser: TableColumns = field(default_factory=TableColumns)
+    response_column: Column = field(default_factory=lambda: Column(name=""))
     ignored: Counter[str] = field(default_factory=Counter)
+    id_names: Sequence[str] = ()
 
     @classmethod
     def of_model(cls, model: Any, unknown: Literal["error", "ignore"] = "error") -> Encoding:
@@ -282,10 +320,8 @@ class Encoding:
                 "the model was fitted and saved in Python, and predicts there:"
                 " olsen.load(path).predict(frame). The command reads models of olsen fit."
             )
-        encoding = cls(model.target_name_, model[0], unknown=unknown)
-        for steps, _ in encoding._parts:
-            if unknown == "ignore" and isinstance(steps[-1], OneHotEncoder):
-                steps[-1].set_params(handle_unknown="ignore")
+        id_names = getattr(model, "id_names_", ())
+        encoding = cls(model.target_name_, model[0].set_params(unknown=unknown), id_names=id_names)
         _ = encoding.columns, encoding.names
         return encoding
 
@@ -299,40 +335,15 @@ class Encoding:
             f" none: {', '.join(columns)}."
         ]
 
-    @property
-    def _parts(self) -> list[tuple[list[Any], list[str]]]:
-        """Transformers of each group of columns, first the parser, and the names of the columns."""
-        parts = []
-        for _, part, names in self.transformer.transformers_:
-            if names:  # the remainder has none
-                parts.append((list(part) if isinstance(part, Pipeline) else [part], names))
-        return parts
-
     @cached_property
-    def columns(self) -> list[InputColumn]:
+    def columns(self) -> list[Column]:
         """Kinds of the table columns that the model uses."""
-        columns: dict[str, InputColumn] = {}
-        for steps, names in self._parts:
-            encoder = steps[-1]
-            has_categories = isinstance(encoder, OneHotEncoder | OrdinalEncoder)
-            for name in names:
-                # a column with a missing-value indicator occurs twice; the first part describes it
-                columns.setdefault(
-                    name,
-                    InputColumn(
-                        name,
-                        parser=steps[0],
-                        categories=tuple(encoder.categories[0]) if has_categories else None,
-                        ordered=isinstance(encoder, OrdinalEncoder),
-                        fills=len(steps) > 1 and isinstance(steps[1], SimpleImputer),
-                    ),
-                )
-        return list(columns.values())
+        return self.encoder._columns()
 
     @cached_property
     def names(self) -> list[str]:
         """Names of the encoded columns."""
-        return [str(name) for name in self.transformer.get_feature_names_out()]
+        return [str(name) for name in self.encoder.get_feature_names_out()]
 
     @property
     def needed(self) -> list[str]:
@@ -354,27 +365,17 @@ class Encoding:
         """Encode the columns of a table, which must have all columns of the model, with the same
         types.
 
-        Missing values are imputed in columns whose means were learned, and refused in other
-        columns.
+        Missing values are filled in columns whose means were learned, and refused in other columns.
         """
-        table = self.select_columns(table)
-        filled = [column.name for column in self.columns if column.fills]
-        incomplete = [n for n in self.needed if n not in filled and table.column(n).null_count]
-        refuse_missing(table, incomplete, target=self.target, stage=self.stage)
-        for column in self.columns:
-            if column.categories is not None:
-                self._refuse_unknown(table, column, column.categories)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Found unknown categories")
-            encoded = np.asarray(self.transformer.transform(table), dtype=float)
-        if not np.isfinite(encoded).all():
-            refuse_missing(table, self.needed, filled=filled, target=self.target, stage=self.stage)
-            cells.refuse_infinite(encoded, self.names, table)
-        return np.asfortranarray(encoded)
+        selected = self.select_columns(table)
+        try:
+            return self.encoder._encode(selected, self.stage, self.ignored)
+        except TableError as error:
+            raise TableError(str(error).replace(UNKNOWN_ADVICE, "--unknown ignore")) from None
 
     def response(self, table: Any) -> Array:
         """Parse the target column as numbers, and refuse missing cells."""
-        return numbers_of(table, self.target, self.response_parser, self.stage)
+        return numbers_of(table, self.response_column, self.stage)
 
     def refuse_extremes(self, X: Array, y: Array) -> None:
         """Raise for columns and targets of extreme magnitude, by name; the estimator knows their
@@ -399,22 +400,4 @@ class Encoding:
             f"the largest entry of {label} is {largest[first]:.3g} in absolute value. Between"
             f" {smallest_allowed:g} and {largest_allowed:g} its squares stay in the range of double"
             f" precision: change its unit{drop}."
-        )
-
-    def _refuse_unknown(self, table: Any, column: InputColumn, known: tuple[str, ...]) -> None:
-        """Raise for categories that the model has not seen, or count their cells."""
-        strings, codes = distinct_strings(table.column(column.name))
-        is_unknown = np.array([text not in set(known) for text in strings.to_pylist()], dtype=bool)
-        unknown_rows = np.flatnonzero(np.append(is_unknown, False)[codes])  # missing is not unknown
-        if not len(unknown_rows):
-            return
-        if not column.ordered and self.unknown == "ignore":
-            self.ignored[column.name] += len(unknown_rows)
-            return
-        remedy = "" if column.ordered else ", or take them for none of these with --unknown ignore"
-        unknown = strings.filter(is_unknown).to_pylist()
-        raise TableError(
-            f"column {quoted(column.name)} holds {listed(unknown, 5)}, which the model has not"
-            f" seen; it knows {listed(known, 8)}. Correct these cells, the first in row"
-            f" {cells.rows_before(table) + unknown_rows[0] + 1}{remedy}."
         )

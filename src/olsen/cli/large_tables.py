@@ -23,11 +23,12 @@ from .._data.splits import FOLD_SEED, FOLDS
 from .._estimators.inputs import options_of
 from .._estimators.tuned import TunedEnsemble
 from .._execution import memory
+from .._tables.cells import FIRST_ROW, distinct_strings, refuse_missing, rows_before
+from .._tables.columns import MAX_CATEGORIES
+from .._tables.problems import TableError, text_names
 from ..subsets import row_groups
-from .cells import FIRST_ROW, distinct_strings, refuse_missing, rows_before
-from .columns import MAX_CATEGORIES
 from .encoding import Encoding, learn_encoding
-from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
+from .tables import damaged_parquet, refuse_repeated, shown_name
 from .terminal import Tell
 
 Array = NDArray[np.float64]

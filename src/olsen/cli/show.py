@@ -65,10 +65,10 @@ def _columns(encoding: Encoding, n_features: int) -> dict[str, Any]:
     dates = []
     text = []
     for column in encoding.columns:
-        if column.parser.kind == "date":
+        if column.kind == "date":
             dates.append(column.name)
-        if column.categories:
-            text.append({"name": column.name, "categories": len(column.categories)})
+        if column.levels:
+            text.append({"name": column.name, "categories": len(column.levels)})
     n_columns = len(encoding.columns)
     return {"table": n_columns, "encoded": n_features, "dates": dates, "text": text}
 

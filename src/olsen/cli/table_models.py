@@ -25,13 +25,14 @@ from .._execution import memory, versions
 from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
+from .._tables.cells import rows_before, strings_of
+from .._tables.columns import UnreadableColumn
+from .._tables.problems import TableError
 from .._trust import refuse_weights
 from . import large_tables, terminal
-from .cells import rows_before, settled_decimals, strings_of
-from .columns import number_parser
 from .commands import TableOptions
-from .encoding import Encoding, learn_encoding, numbers_of
-from .tables import TableError, is_parquet, read_table, refuse_absent, shown_name
+from .encoding import Encoding, Settings, learn_encoding, number_column, numbers_of
+from .tables import is_parquet, read_table, refuse_absent, shown_name
 
 Array = NDArray[np.float64]
 EMBEDDED_TARGET = "carbon (g/100 g)"
@@ -95,14 +96,17 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
         missing=options.missing,
         dates=options.dates,
         ordinal=options.ordinal,
+        na=options.na,
+        decimal=options.decimal,
     )
+    encoding = replace(encoding, id_names=options.id)
     data_rows = TrainingData(
         X=encoding.features(table),
         y=encoding.response(table),
         encoding=encoding,
         name=name,
         messages=messages + encoding.messages,
-        weight=None if options.weight is None else _weights(table, options.weight),
+        weight=None if options.weight is None else _weights(table, options.weight, options),
     )
     if options.groups is not None:
         groups = np.asarray(strings_of(table, [options.groups])[options.groups])
@@ -121,10 +125,14 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     return data_rows
 
 
-def _weights(table: Any, name: str) -> Array:
+def _weights(table: Any, name: str, options: TableOptions) -> Array:
     """Parse the column of row weights; raise if one is negative."""
     label = f"--weight {quoted(name)}"
-    weight = numbers_of(table, name, number_parser(table, name, label, settled_decimals(table)))
+    try:
+        column = number_column(table, name, label, Settings(decimal=options.decimal))
+    except UnreadableColumn as error:
+        raise TableError(str(error.problem)) from None
+    weight = numbers_of(table, column)
     if weight.min() < 0:
         row = int(np.argmin(weight >= 0)) + 1
         raise TableError(f"{label} is negative in row {row}; give 0 or more.")
@@ -241,6 +249,7 @@ def _fit_blocks(
     with terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(messages):
         encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
         messages += encoding.messages
+        encoding = replace(encoding, id_names=options.id)
         folds, X, y = large_tables.fit(model, table, encoding, tell)
     pipeline, effects = _pipeline(model, encoding, False, Moments.merge_all(folds))
     summary = report.summarise_folds(
@@ -261,8 +270,8 @@ def _pipeline(
     model: TunedEnsemble, encoding: Encoding, errors: bool, moments: Moments | None = None
 ) -> tuple[Pipeline, Effects]:
     """Build the pipeline to save, and the effects of the columns, with standard errors if `errors`."""
-    pipeline = Pipeline([("columns", encoding.transformer), ("ensemble", model)])
-    vars(pipeline)["target_name_"] = encoding.target
+    pipeline = Pipeline([("tableencoder", encoding.encoder), (type(model).__name__.lower(), model)])
+    vars(pipeline).update(target_name_=encoding.target, id_names_=list(encoding.id_names))
     return pipeline, Effects(model, split_pipeline(pipeline).features, errors, moments)
 
 
@@ -340,9 +349,9 @@ def open_rows(
             )
         return large, {}
     # an identifier that is also a column of the model is read like the other columns of the model
-    table, messages = read_table(
-        data, verbatim=[name for name in ids if name not in encoding.needed]
-    )
+    verbatim = [name for name in ids or encoding.id_names if name not in encoding.needed]
+    table, messages = read_table(data, verbatim=verbatim)
+    ids = ids or [name for name in encoding.id_names if name in table.column_names]
     for message in messages:
         terminal.note(message)
     refuse_absent(ids, table)

@@ -27,13 +27,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from .._execution import files, memory
-from .._report.formatting import LONGEST_NAME, counted, escape_control, quoted
+from .._report.formatting import LONGEST_NAME, counted, quoted
+from .._tables.problems import BLANKS, SEPARATOR, TableError, listed, one_line, text_names
 from . import terminal
 
-# metadata key of a table from a text file: the separator of its cells
-SEPARATOR = b"olsen.separator"
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
-BLANKS = " \t\r\n\u00a0"  # stripped from the ends of a cell
 SAMPLE_BYTES = 1 << 16  # from which the format and the dialect of a file are detected
 # Memory of the text reader per column, however short the table (9.3 kB with pyarrow 26)
 COLUMN_BYTES = 10_000
@@ -41,51 +39,6 @@ STANDARD_INPUT = Path("/dev/stdin")
 SEPARATORS = ";\t,|"
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
-
-class TableError(ValueError):
-    """Error about a table that cannot be used, with the reason in one line."""
-
-
-# Names of columns
-
-
-def option(flag: str, name: str) -> str:
-    r"""Option with the name of a column, as typed in a shell; in words if the name is too long or
-    not printable.
-
-    >>> option("--drop", "soil type"), option("--drop", "farmer's")
-    ("--drop 'soil type'", '--drop \'farmer\'"\'"\'s\'')
-    >>> option("--drop", "a" * 500)
-    '--drop and its name'
-    """
-    if len(name) > LONGEST_NAME or not name.isprintable():
-        return f"{flag} and its name"
-    joint = "=" if name.startswith("-") else " "
-    return f"{flag}{joint}'" + name.replace("'", "'\"'\"'") + "'"
-
-
-def listed(names: Iterable[object], limit: int = 8) -> str:
-    """List names in quotation marks: the first `limit` names, and the number of the others."""
-    names = list(dict.fromkeys(names))
-    remainder = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(quoted(name) for name in names[:limit]) + remainder
-
-
-def one_line(error: Exception) -> str:
-    """Shorten the message of another library to one line."""
-    return escape_control(" ".join(str(error).split())[:200])
-
-
-def is_text(kind: Any) -> bool:
-    """Whether a column type is a string type, or a dictionary of strings."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def text_names(schema: Any) -> list[str]:
-    """Names of the columns of strings."""
-    return [field.name for field in schema if is_text(field.type)]
 
 
 def refuse_absent(names: Iterable[str], table: Any) -> None:
@@ -109,11 +62,6 @@ def refuse_repeated(names: list[str], path: Path) -> None:
         raise TableError(
             f"{shown_name(path)} has several columns named {listed(repeated)}; rename them first."
         )
-
-
-def separator_of(table: Any) -> str:
-    """Separator of the cells of a table from a text file; empty for a table from another file."""
-    return str((table.schema.metadata or {}).get(SEPARATOR, b"").decode())
 
 
 def is_filled(cell: Any) -> bool:

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from .._execution import memory
 from .._report.formatting import counted, quoted
-from .tables import Source, TableError, is_filled, one_line
+from .._tables.problems import TableError, one_line
+from .tables import Source, is_filled
 
 # bytes of memory per unpacked byte (at most 3.1 in sheets of numbers and of strings)
 MEMORY_PER_UNPACKED_BYTE = 4

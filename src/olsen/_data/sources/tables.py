@@ -150,7 +150,8 @@ def refuse_time_columns(columns: Sequence[Any], name: str) -> None:
         raise ValueError(
             f"{name} holds dates or times in column {first_items(columns)}, which are not numbers:"
             " give differences to a reference date, for instance (t - t.min()) /"
-            " numpy.timedelta64(1, 'D'), or fit the table with the command olsen fit --dates."
+            " numpy.timedelta64(1, 'D'), or encode a table with olsen.TableEncoder, as in"
+            " make_pipeline(TableEncoder(), model)."
         )
 
 
@@ -159,6 +160,6 @@ def refuse_text(text_columns: Sequence[str], n_columns: int) -> None:
     if text_columns:
         raise ValueError(
             f"{len(text_columns)} of {n_columns} columns do not hold numbers:"
-            f" {first_items(text_columns)}. Encode them first, for instance with"
-            " sklearn.preprocessing.OneHotEncoder, or leave them out."
+            f" {first_items(text_columns)}. Encode them first with olsen.TableEncoder, as in"
+            " make_pipeline(TableEncoder(), model), or leave them out."
         )

@@ -1,6 +1,6 @@
 """Convert the cells of table columns to numbers, days and strings, and find missing cells.
 
-The number format (thousands marks, decimal commas) and the date format (order of day and month) of
+The number format (thousands marks, decimal commas, a currency or percent sign) and the date format of
 a column of strings are detected from its distinct values, which must all follow one format.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .._report.formatting import counted, quoted
-from .tables import BLANKS, TableError, option, separator_of, text_names
+from .problems import BLANKS, Problem, TableError, separator_of, text_names
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -25,7 +25,19 @@ Mask = NDArray[np.bool_]
 Stage = Literal["fit", "blocks", "predict"]
 FIRST_ROW = b"olsen.first_row"  # metadata key of a part of a larger table: index of its first row
 SNIFFED_ROWS = 1000  # rows from which the format of a column is guessed
-SPACES = " \u00a0\u202f\u2009"  # thousands separators, besides point and comma
+SPACES = " \u00a0\u202f\u2009'\u2019"  # thousands separators, besides point and comma
+# signs of currencies and percentages; letters only where they are an abbreviation of a currency
+UNIT = (
+    r"(?:[A-Z]{0,3}\p{Sc}|USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR"
+    r"|kr\.?|zł|Kč|Ft|Fr\.?|Rs\.?|[%‰])"
+)
+PERCENT = ("%", "‰")
+GAP = r"[ \x{a0}\x{202f}]?"
+# a number with its sign, unit and the brackets of bookkeepers around negative numbers
+AMOUNT = (
+    rf"^(?P<open>\(?)(?P<sign>[+-]?){GAP}(?P<before>{UNIT}?){GAP}(?P<second_sign>[+-]?)"
+    rf"(?P<number>[\d.,](?:.*?[\d.,])?){GAP}(?P<after>{UNIT}?)(?P<close>\)?-?)$"
+)
 
 
 def _pattern(decimal: str, thousands: str) -> str:
@@ -42,6 +54,14 @@ PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
 DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ]\s*(\d{1,2})(:\d\d.*))?")
 # order of year, month and day -> example
 DATES = {"ymd": "2024-12-31", "dmy": "31.12.2024", "mdy": "12/31/2024"}
+NAMED_MONTHS = tuple(
+    f"{date}{time}"
+    for date in ("%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y")
+    for time in ("", " %H:%M", " %H:%M:%S")
+)
+CLOCKS = tuple(
+    f"{date} {time}" for date in ("%d/%m/%Y", "%m/%d/%Y") for time in ("%I:%M %p", "%I:%M:%S %p")
+)
 
 
 def rows_before(table: Any) -> int:
@@ -165,7 +185,29 @@ def _identifier_suspicion(column: Any, values: Array, is_string: bool) -> str:
     return ""
 
 
-# Numbers with decimal commas and thousands marks
+# Numbers with decimal commas, thousands marks, currencies and percent signs
+
+
+class NumberFormat(NamedTuple):
+    """How numbers are written: their decimal mark, and the sign of a currency or of percent."""
+
+    decimal: str = ""  # empty for plain numbers
+    unit: str = ""
+
+
+class DoubtfulNumbers(Exception):
+    """Numbers that may be read in two ways, and the decimal mark that is more likely."""
+
+    def __init__(self, label: str, strings: Any, mark: str, likely: str) -> None:
+        text = next(text for text in strings.to_pylist() if mark in text)
+        self.problem = Problem(
+            f"{label} holds {quoted(text)}, which may be {text.replace(mark, '.')} or"
+            f" {text.replace(mark, '')}",
+            "say which mark is the decimal one with --decimal, or write numbers of all columns with"
+            " the same decimal mark, and nothing between thousands",
+            (("decimal", likely),),
+        )
+        super().__init__(self.problem.text)
 
 
 def is_number(strings: Any, decimal: str) -> Mask:
@@ -173,9 +215,32 @@ def is_number(strings: Any, decimal: str) -> Mask:
     return np.asarray(pc.match_substring_regex(strings, PATTERNS[decimal]), dtype=bool)
 
 
+def amounts(strings: Any) -> tuple[Any, Any]:
+    """Split amounts into numbers with a sign and units; other strings stay as they are.
+
+    >>> import pyarrow as pa
+    >>> numbers, units = amounts(pa.array(["$59.12", "(1.234,50 €)", "-5%", "no"]))
+    >>> numbers.to_pylist(), units.to_pylist()
+    (['59.12', '-1.234,50', '-5', 'no'], ['$', '€', '%', ''])
+    """
+    strings = pc.replace_substring(strings, "\u2212", "-")  # the minus of typesetters
+    parts = pc.extract_regex(strings, AMOUNT)
+    part = {name: pc.fill_null(pc.struct_field(parts, name), "") for name in parts.type.names}
+    signs = pc.binary_join_element_wise(
+        part["open"], part["sign"], part["second_sign"], part["close"], ""
+    )
+    sign = pc.if_else(pc.is_in(signs, value_set=pa.array(["-", "()"])), "-", "")
+    has_sense = pc.is_in(signs, value_set=pa.array(["", "+", "-", "()"]))
+    is_amount = pc.and_(parts.is_valid(), has_sense)
+    numbers = pc.binary_join_element_wise(sign, part["number"], "")
+    units = pc.binary_join_element_wise(part["before"], part["after"], "")
+    return pc.if_else(is_amount, numbers, strings), pc.if_else(is_amount, units, "")
+
+
 def odd_strings(strings: Any) -> Mask:
     """Mask of the strings that are not numbers in the format of most strings."""
-    most_common_format = max((is_number(strings, mark) for mark in PATTERNS), key=np.sum)
+    bare = amounts(strings)[0]
+    most_common_format = max((is_number(bare, mark) for mark in PATTERNS), key=np.sum)
     return np.asarray(~most_common_format, dtype=bool)
 
 
@@ -194,59 +259,84 @@ def settled_decimals(table: Any) -> str:
     if separator_of(table) in ("", ","):
         return "."
     head = table.slice(0, SNIFFED_ROWS)
-    marks_of_columns = [possible_decimals(column.drop_null()) for column in head.columns]
+    marks_of_columns = [
+        possible_decimals(amounts(column.drop_null().combine_chunks())[0])
+        for column in head.columns
+    ]
     return "".join({marks[0] for marks in marks_of_columns if len(marks) == 1})
 
 
-def decimal_mark(strings: Any, label: str, settled: str = "") -> str | None:
-    """Decimal mark with which all strings of an array are numbers; None if there is none.
+def number_format(
+    strings: Any, label: str, settled: str = "", decimal: str = ""
+) -> NumberFormat | None:
+    """Format in which all strings of an array are numbers; None if there is none.
 
-    Strings that are numbers with either mark, such as 1,234, take the mark of the other columns if
-    `settled` holds exactly one; otherwise they are refused.
+    Strings that are numbers with either decimal mark, such as 1,234, take the mark `decimal` if
+    there is one, or the mark of the other columns if `settled` holds exactly one; otherwise they
+    raise DoubtfulNumbers.
     """
+    unit = ""
     decimals = possible_decimals(strings)
+    if not decimals and len(strings):
+        strings, units = amounts(strings)
+        decimals = possible_decimals(strings)
+        distinct_units = set(units.to_pylist())
+        unit = max(distinct_units)
+        # numbers without a currency may stand beside others with one, but 0.05 beside 5% may not
+        if len(distinct_units - {""}) > 1 or (unit in PERCENT and "" in distinct_units):
+            return None
     if len(decimals) < 2:
-        return decimals[0] if decimals else None
+        return NumberFormat(decimals[0], unit) if decimals else None
     marks = [mark for mark in ".," if pc.any(pc.match_substring(strings, mark)).as_py()]
-    if marks in ([], ["."]):
-        return "."
-    if marks == [","] and len(settled) == 1:
-        return settled
-    raise _doubt(strings, label, marks[-1])
+    if not marks:
+        return NumberFormat(".", unit)
+    if decimal:
+        return NumberFormat(decimal, unit)
+    if marks == ["."]:
+        return NumberFormat(".", unit)
+    if len(settled) == 1 and marks == [","]:
+        return NumberFormat(settled, unit)
+    raise DoubtfulNumbers(label, strings, marks[-1], "." if "." in settled else ",")
+
+
+def has_doubtful_points(strings: Any) -> bool:
+    """Whether the points in all strings of an array may be thousands separators, as in 1.234."""
+    return len(possible_decimals(strings)) == 2 and bool(
+        pc.any(pc.match_substring(strings, ".")).as_py()
+    )
 
 
 def refuse_doubtful_points(strings: Any, label: str) -> None:
     """Raise if the points in all strings of an array may be thousands separators, as in 1.234."""
-    if len(possible_decimals(strings)) == 2 and pc.any(pc.match_substring(strings, ".")).as_py():
-        raise _doubt(strings, label, ".")
+    if has_doubtful_points(strings):
+        raise DoubtfulNumbers(label, strings, ".", ",")
 
 
-def _doubt(strings: Any, label: str, mark: str) -> TableError:
-    text = next(text for text in strings.to_pylist() if mark in text)
-    return TableError(
-        f"{label} holds {quoted(text)}, which may be {text.replace(mark, '.')} or"
-        f" {text.replace(mark, '')}; write numbers of all columns with the same decimal mark, and"
-        " nothing between thousands."
-    )
-
-
-def numbers_in(strings: Any, decimal: str) -> Array:
-    """Parse strings as numbers with a decimal mark; NaN for strings that are not numbers.
+def numbers_in(strings: Any, form: NumberFormat) -> Array:
+    """Parse strings as numbers of a format; NaN for strings that are not numbers of that format.
 
     >>> import pyarrow as pa
-    >>> numbers_in(pa.array(["1.234,50", "12", "1,5 %"]), ",")
+    >>> numbers_in(pa.array(["1.234,50", "12 €", "1,5 %"]), NumberFormat(",", "€"))
     array([1234.5,   12. ,    nan])
     """
-    digits = pc.replace_substring_regex(strings, rf"[^\d{decimal}eE+-]", "")
-    digits = pc.replace_substring(digits, decimal, ".")
-    digits = pc.if_else(is_number(strings, decimal), digits, None)
+    is_plain = is_number(strings, form.decimal)
+    if not is_plain.all():
+        strings, units = amounts(strings)
+        allowed = [form.unit] if form.unit in PERCENT else ["", form.unit]
+        has_unit = np.asarray(pc.is_in(units, value_set=pa.array(allowed)), dtype=bool)
+        is_plain = is_number(strings, form.decimal) & has_unit
+    elif form.unit in PERCENT:
+        is_plain = np.zeros_like(is_plain)  # 0.05 may stand for 5 %
+    digits = pc.replace_substring_regex(strings, rf"[^\d{form.decimal}eE+-]", "")
+    digits = pc.replace_substring(digits, form.decimal, ".")
+    digits = pc.if_else(pa.array(is_plain), digits, None)
     return np.asarray(digits.cast("float64").to_numpy(zero_copy_only=False), dtype=float)
 
 
-def example(strings: Any, decimal: str) -> str:
+def example(strings: Any, form: NumberFormat) -> str:
     """Describe how strings are parsed as numbers, by the longest string."""
     longest = max(strings.to_pylist(), key=len)
-    return f"{quoted(longest)} is {numbers_in(pa.array([longest]), decimal)[0]:g}"
+    return f"{quoted(longest)} is {numbers_in(pa.array([longest]), form)[0]:g}"
 
 
 # Dates
@@ -264,33 +354,72 @@ def days_of(column: Any) -> Array:
     return np.asarray(microseconds.cast("float64", safe=False).to_numpy(), dtype=float) / 86_400e6
 
 
-def date_order(strings: list[str], label: str) -> str | None:
-    """Order of year, month and day in which all strings are dates; None if there is none.
+def date_formats(strings: list[str]) -> list[str]:
+    """Formats in which all strings are dates; several if day and month cannot be distinguished.
 
-    >>> date_order(["31.12.2024", "01.02.2025"], "date"), date_order(["12/31/2024", "01/02/2025"], "date")
-    ('dmy', 'mdy')
+    Years of two digits are looked for where years of four digits are not.
+
+    >>> date_formats(["31.12.2024", "01.02.2025"]), date_formats(["Dec 31, 2024"])
+    (['dmy'], ['%b %d, %Y'])
+    >>> date_formats(["03/04/2024"]), date_formats(["03/04/24", "03/25/24"])
+    (['dmy', 'mdy'], ['%m/%d/%y'])
     """
-    orders = [
-        order
-        for order in DATES
-        if strings and all(days(text, order) is not None for text in strings)
-    ]
-    if len(orders) > 1:
-        raise TableError(
-            f"{label} holds dates such as {quoted(strings[0])}, whose day and month cannot be"
-            " distinguished; write dates as 2024-12-31."
-        )
-    return orders[0] if orders else None
+    if not strings:
+        return []
+    mark = next((mark for mark in "/.-" if mark in strings[0]), "/")
+    two_digits = [mark.join(f"%{letter}" for letter in order) for order in ("dmy", "mdy", "ymd")]
+    formats: list[str] = []
+    for candidates in (DATES, NAMED_MONTHS, CLOCKS, two_digits):
+        formats = [
+            form for form in candidates if all(days(text, form) is not None for text in strings)
+        ]
+        if formats:
+            break
+    # "May" is the short and the long name of a month
+    distinct = {tuple(days(text, form) or 0.0 for text in strings[:100]): form for form in formats}
+    return formats if len(distinct) > 1 else formats[:1]
 
 
-def days(text: str, order: str) -> float | None:
-    """Days from 1970-01-01 to a date, with a fraction for a time of day; None if `text` is no date
-    in this order.
+def chronological(strings: list[str], codes: NDArray[np.int64], formats: list[str]) -> list[str]:
+    """The formats in which the rows of a column are in the order of time; `codes` number the
+    strings.
+    """
+    rows = codes[codes >= 0]
+    in_order = []
+    for form in formats:
+        steps = np.diff(np.array([days(text, form) or 0.0 for text in strings])[rows])
+        if (steps >= 0).all() or (steps <= 0).all():
+            in_order.append(form)
+    return in_order
+
+
+def as_percent_signs(form: str, text: str) -> str:
+    """Write a format with percent signs, as users give it: the order of a date such as `text`.
+
+    >>> as_percent_signs("dmy", "03/04/2024"), as_percent_signs("%d %b %Y", "")
+    ('%d/%m/%Y', '%d %b %Y')
     """
     match = DATE.fullmatch(text.strip())
-    if match is None or (order == "mdy" and match[2] == "."):
+    if form not in DATES or match is None:
+        return form
+    time = "" if match[5] is None else " %H:%M" + ":%S" * match[6].count(":", 1)
+    return match[2].join("%Y" if part == "y" else f"%{part}" for part in form) + time
+
+
+def days(text: str, form: str) -> float | None:
+    """Days from 1970-01-01 to a date, with a fraction for a time of day; None if `text` is no date
+    in this format: an order such as "dmy", or a format of `strptime`.
+    """
+    if form not in DATES:
+        try:
+            moment = datetime.strptime(text.strip(), form)
+        except (ValueError, re.error):
+            return None
+        return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() / 86_400
+    match = DATE.fullmatch(text.strip())
+    if match is None or (form == "mdy" and match[2] == "."):
         return None
-    parts = dict(zip(order, match.group(1, 3, 4), strict=True))
+    parts = dict(zip(form, match.group(1, 3, 4), strict=True))
     time = "" if match[5] is None else f"T{match[5]:0>2}{match[6].replace(' ', '')}"
     try:
         moment = datetime.fromisoformat(f"{parts['y']}-{parts['m']:0>2}-{parts['d']:0>2}{time}")
@@ -318,6 +447,12 @@ def missing_and_infinite(table: Any, names: Iterable[str]) -> tuple[Mask, Mask]:
     return is_missing, is_infinite
 
 
+def missing_counts(table: Any, names: list[str]) -> dict[str, int]:
+    """Number of missing cells by column, of the columns that have any."""
+    counts = missing_and_infinite(table, names)[0].sum(axis=0).tolist()
+    return {name: count for name, count in zip(names, counts, strict=True) if count}
+
+
 def refuse_missing(
     table: Any,
     names: list[str],
@@ -325,55 +460,58 @@ def refuse_missing(
     filled: Collection[str] = (),
     target: str | None = None,
     stage: Stage = "fit",
-) -> dict[str, int]:
+) -> None:
     """Raise if cells are missing or infinite, with the number of cells and the first row.
 
-    In `filled` columns only infinite cells are refused; missing cells are counted by column and
-    returned.
+    In `filled` columns only infinite cells are refused.
+    """
+    problem = unusable_cells(table, names, filled=filled, target=target, stage=stage)
+    if problem is not None:
+        raise TableError(str(problem))
+
+
+def unusable_cells(
+    table: Any,
+    names: list[str],
+    *,
+    filled: Collection[str] = (),
+    target: str | None = None,
+    stage: Stage = "fit",
+) -> Problem | None:
+    """Problem of missing and infinite cells, with the number of cells, the columns and the remedies;
+    None if all cells can be used.
     """
     is_missing, is_infinite = missing_and_infinite(table, names)
     is_filled = np.array([name in filled for name in names], dtype=bool)
-    is_empty = is_filled & is_missing.all(axis=0)
-    if stage == "fit" and is_empty.any():
-        name = names[is_empty.argmax()]
-        raise TableError(
-            f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}."
-        )
     is_refused = is_infinite | (is_missing & ~is_filled)
     if not is_refused.any():
-        counts = is_missing.sum(axis=0).tolist()
-        return {name: count for name, count in zip(names, counts, strict=True) if count}
-    raise _unusable(table, names, is_refused, int(is_infinite.sum()), target=target, stage=stage)
-
-
-def _unusable(
-    table: Any, names: list[str], is_refused: Mask, n_infinite: int, *, target: Any, stage: Stage
-) -> TableError:
-    """Error about missing and infinite cells, with the number of cells, the columns and the
-    remedies.
-    """
+        return None
+    n_infinite = int(is_infinite.sum())
     counts = is_refused.sum(axis=0).tolist()
     affected = [j for j in np.argsort(-is_refused.sum(axis=0), kind="stable") if counts[j]]
     columns = ", ".join(f"{quoted(names[j])} ({counts[j]})" for j in affected[:8])
     if len(affected) > 8:
         columns += f" and {len(affected) - 8} more"
     if n_infinite == 0:
-        defect = "missing"
+        defect = "missing (empty or NaN)"
     elif n_infinite == sum(counts):
         defect = "infinite"
     else:
         defect = f"missing or not finite ({n_infinite} infinite)"
     is_target = target in {names[j] for j in affected}
-    remedies = ["Correct them"]
+    remedies = ["correct them"]
     remedies.append("leave these rows out with --missing drop" if stage == "fit" else "remove them")
     if stage == "fit" and not (n_infinite or is_target):
         remedies.append("fill them with --missing mean")
     if stage != "predict" and not is_target:  # a fitted model needs its columns
         remedies.append("leave columns out with --drop")
     row = rows_before(table) + is_refused.any(axis=1).argmax() + 1
-    return TableError(
+    change = "drop" if n_infinite or len(affected) == is_target else "mean"
+    return Problem(
         f"{counted(sum(counts), 'cell')} {defect}, in {counted(len(affected), 'column')}:"
-        f" {columns}, the first in row {row}. {', '.join(remedies[:-1])}, or {remedies[-1]}."
+        f" {columns}, the first in row {row}",
+        f"{', '.join(remedies[:-1])}, or {remedies[-1]}",
+        (("missing", change),) if stage == "fit" else (),
     )
 
 
@@ -386,18 +524,6 @@ def refuse_infinite(values: Array, names: list[str], table: Any) -> None:
             f"column {quoted(names[j])} is infinite in row {rows_before(table) + row + 1}; correct"
             " that cell."
         )
-
-
-def refuse_odd_strings(table: Any, name: str, label: str) -> None:
-    """Raise for a column that holds strings which are not numbers, with the first of the strings."""
-    strings, codes = distinct_strings(table.column(name))
-    is_odd = np.append(odd_strings(strings), False)[codes]  # the code -1 takes the appended False
-    row = int(is_odd.argmax())
-    raise TableError(
-        f"{label} holds text, or numbers in another format, in {counted(int(is_odd.sum()), 'cell')}, the"
-        f" first {quoted(strings[int(codes[row])])} in row {row + 1}; correct them, empty them and"
-        " leave their rows out with --missing drop, or choose another column."
-    )
 
 
 def values_of_rows(table: Any, name: str, parse: Callable[[Any], Array], expected: str) -> Array:
