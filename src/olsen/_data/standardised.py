@@ -63,6 +63,11 @@ class StandardisedMoments:
         """Eigenvalues of the products in rising order, and eigenvectors."""
         return eigen(self.products)
 
+    @property
+    def has_eigen(self) -> bool:
+        """Whether the eigenvectors have been computed already."""
+        return "eigen" in vars(self)
+
     @cached_property
     def copies(self) -> Copies:
         """Columns that are copies of each other."""

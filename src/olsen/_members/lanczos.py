@@ -89,32 +89,34 @@ def solve_together(
     lengths = np.linalg.norm(right, axis=1)
     scale = np.where(lengths > 0, lengths, 1.0)
     smallest = shifts.min(axis=0)
-    V = [right / scale[:, None]]
-    diagonals: list[Array] = []
-    off_diagonals = [np.zeros(q)]
+    V = np.empty((max_steps, q, k))
+    V[0] = right / scale[:, None]
+    diagonal = np.zeros((max_steps, q))
+    off_diagonal = np.zeros((max_steps, q))
     pivot = np.ones(q)  # of T + smallest shift, and the right-hand side that elimination leaves
     remainder = np.ones(q)
     accurate = lengths == 0
-    while len(diagonals) < max_steps:
-        image = multiply(V[-1])
-        diagonal = np.einsum("tk,tk->t", image, V[-1])
-        image -= diagonal[:, None] * V[-1]
-        if len(V) > 1:
-            image -= off_diagonals[-1][:, None] * V[-2]
-            remainder *= -off_diagonals[-1] / pivot
-        pivot = diagonal + smallest - off_diagonals[-1] ** 2 / pivot
-        off_diagonal = np.sqrt(np.einsum("tk,tk->t", image, image))
-        off_diagonal[off_diagonal <= 1e-14 * np.abs(diagonal)] = 0.0  # it is rounding
-        diagonals.append(diagonal)
-        off_diagonals.append(off_diagonal)
-        accurate |= off_diagonal * np.abs(remainder / pivot) <= RESIDUAL_TOL
-        if accurate.all():
+    for step in range(max_steps):
+        image = multiply(V[step])
+        diagonal[step] = np.einsum("tk,tk->t", image, V[step])
+        image -= diagonal[step][:, None] * V[step]
+        last = np.zeros(q)
+        if step:
+            last = off_diagonal[step - 1]
+            image -= last[:, None] * V[step - 1]
+            remainder *= -last / pivot
+        pivot = diagonal[step] + smallest - last**2 / pivot
+        length = np.sqrt(np.einsum("tk,tk->t", image, image))
+        length[length <= 1e-14 * np.abs(diagonal[step])] = 0.0  # it is rounding
+        off_diagonal[step] = length
+        accurate |= length * np.abs(remainder / pivot) <= RESIDUAL_TOL
+        if accurate.all() or step + 1 == max_steps:
             break
-        V.append(image / np.where(off_diagonal > 0, off_diagonal, np.inf)[:, None])
-    steps = len(diagonals)
-    along = _tridiagonal_solutions(np.stack(diagonals), np.stack(off_diagonals[1:]), shifts)
-    vectors = np.stack(V[:steps]).transpose(1, 0, 2)  # (q, steps, k)
-    x = (along * lengths[:, None]).transpose(1, 0, 2) @ vectors  # (q, penalties, k)
+        V[step + 1] = image / np.where(length > 0, length, np.inf)[:, None]
+    steps = step + 1
+    along = _tridiagonal_solutions(diagonal[:steps], off_diagonal[:steps], shifts)
+    # (q, penalties, steps) times (q, steps, k)
+    x = (along * lengths[:, None]).transpose(1, 0, 2) @ V[:steps].transpose(1, 0, 2)
     return x.transpose(1, 0, 2), accurate
 
 

@@ -150,7 +150,7 @@ def limits_of(data: TrainingData, designs: list[Design], threads: Threads) -> Me
         )
     problem = data.host_rows
     train: Standardised
-    if problem is None:
+    if problem is None or problem.has_moments:
         moments = data.total_moments()
         train, unit = standardised_moments(moments)
         means = moments.mean_x, moments.mean_y

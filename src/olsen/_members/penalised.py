@@ -56,6 +56,7 @@ MAX_BATCHED_SOLVE_COLUMNS = 256
 # steps up to which several penalties of one target are solved in one Krylov space: 200 products with M
 # take the time of a third of a Cholesky factor at 1600 columns
 MAX_LANCZOS_STEPS = 200
+USUAL_LANCZOS_STEPS = 60  # of several targets: 50 to 150 at 200 to 1000 columns
 MIN_BATCHED_TARGETS = 8  # targets from which on all are solved in Krylov spaces that grow together
 MAX_KRYLOV_NUMBERS = 1 << 24  # of the vectors of targets that are solved together
 
@@ -136,8 +137,9 @@ def degrees_of_freedom(equations: NormalEquations, penalty: float) -> Array:
     probabilities = np.zeros(len(prior_variances))
     jitter = JITTER * float(np.trace(M)) / max(1, len(M))
     if equations.A is None and len(M):  # the diagonal of M (M + penalty)^-1
-        inverse = la.lapack.dpotri(jittered_cholesky(M, penalty), lower=1)[0]
-        probabilities[equations.columns] = 1 - penalty * np.diagonal(inverse)
+        # its inverse is the product of the transposed and the inverse factor; the transpose is in column order
+        inverse = la.lapack.dtrtri(jittered_cholesky(M, penalty).T, lower=0)[0]
+        probabilities[equations.columns] = 1 - penalty * np.einsum("jk,jk->j", inverse, inverse)
     elif equations.A is not None and jitter > 0:  # d_j a_j'(M + penalty)^-1 a_j
         half = la.blas.dtrsm(1.0, jittered_cholesky(M, penalty + jitter), equations.A, lower=1)
         probabilities = prior_variances * np.einsum("lj,lj->j", half, half)
@@ -151,8 +153,9 @@ def jittered_cholesky(M: Array, shift: float) -> Array:
     diagonal = np.diagonal(M) + shift
     diagonal = np.where(diagonal > 0, diagonal, max(float(diagonal.max(initial=0.0)), 1.0))
     jitter = 0.0
+    shifted = M.copy()
     while True:
-        shifted = M + np.diag(shift + jitter * diagonal)
+        np.einsum("ii->i", shifted)[:] = np.diagonal(M) + (shift + jitter * diagonal)
         try:
             return np.asarray(np.linalg.cholesky(shifted))  # releases the interpreter lock
         except np.linalg.LinAlgError:
@@ -230,21 +233,37 @@ def solve_penalised(
     penalties (penalties, q); `jitter` as in :func:`solve`.
     """
     q = penalties.shape[1]
-    unsolved = np.arange(q)
-    if q < MIN_BATCHED_TARGETS:
-        coefs = np.empty((len(penalties), *prior_variances.shape))
-    elif jitter == JITTER and np.all(prior_variances == 1):
-        spectrum = Spectrum.of(train)
-        along = spectrum.in_basis(penalties, np.arange(q))
-        return np.tensordot(spectrum.basis, along, axes=1).transpose(1, 0, 2)
-    else:
-        coefs, solved = _solve_together(train, prior_variances, penalties, jitter)
-        unsolved = np.flatnonzero(~solved)
-    for t in unsolved.tolist():
+    coefs = np.empty((len(penalties), *prior_variances.shape))
+    alone = np.ones(q, dtype=bool)
+    if q >= MIN_BATCHED_TARGETS:
+        if jitter == JITTER and np.all(prior_variances == 1):
+            spectrum = Spectrum.of(train)
+            along = spectrum.in_basis(penalties, np.arange(q))
+            return np.tensordot(spectrum.basis, along, axes=1).transpose(1, 0, 2)
+        alone = _few_columns(train, prior_variances, len(penalties))
+        together = np.flatnonzero(~alone)
+        coefs[:, :, together], solved = _solve_together(
+            train.targets_at(together), prior_variances[:, together], penalties[:, together], jitter
+        )
+        alone[together] = ~solved
+    for t in np.flatnonzero(alone).tolist():
         of_target = train if q == 1 else train.targets_at(np.array([t]))
         equations = NormalEquations.of(of_target, prior_variances[:, t])
         coefs[:, :, t] = solve(equations, penalties[:, t], jitter)[:, :, 0]
     return coefs
+
+
+def _few_columns(
+    train: Standardised, prior_variances: Array, n_penalties: int
+) -> NDArray[np.bool_]:
+    """Whether targets, (q,), have so few columns with a prior variance that factors of their Gram
+    matrix cost less than a Krylov space.
+    """
+    p = len(prior_variances)
+    product = 2.0 * p * (p if train.rows is None else 2 * train.n_rows)
+    size = np.count_nonzero(prior_variances, axis=0).astype(np.float64)
+    gram = 0.0 if train.rows is None else train.n_rows * size**2
+    return np.asarray(gram + n_penalties * size**3 <= USUAL_LANCZOS_STEPS * product)
 
 
 def _solve_together(
@@ -286,6 +305,10 @@ def inclusion(train: Standardised, prior_variances: Array, penalty: float) -> Ar
     and a penalty in units.
     """
     unit = float(penalty_unit(train, prior_variances))
+    if train.rows is None and train.has_eigen and np.all(prior_variances == 1):
+        values, E = train.eigen
+        values = np.maximum(values, 0.0)
+        return np.asarray(E**2 @ (values / (values + penalty * unit)))
     without_targets = train.targets_at(np.arange(0))
     return degrees_of_freedom(NormalEquations.of(without_targets, prior_variances), penalty * unit)
 
