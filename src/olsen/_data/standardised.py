@@ -128,6 +128,11 @@ class StandardisedRows:
         return row_products(self.A) if self.known_products is None else self.known_products
 
     @cached_property
+    def column_products(self) -> Array:
+        """Products of the columns, A'A, (p, p)."""
+        return row_products(self.A.T)
+
+    @cached_property
     def eigen(self) -> tuple[Array, Array]:
         """Eigenvalues of the products in rising order, and eigenvectors."""
         return eigen(self.products)

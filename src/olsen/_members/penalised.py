@@ -382,14 +382,18 @@ def solve_members(
     """Coefficients (entries, q) of least squares on subsets of the columns, for all targets.
 
     The penalty of every column is a fraction of its squared norm. Constant columns have coefficient
-    zero.
+    zero. Few or small members of rows have a Gram matrix each, others share that of all columns.
     """
     rows = train.rows
-    if rows is not None:
+    n_columns = len(train.squares)
+    if rows is None:
+        G = train.products.copy()
+    elif n_columns > 2 * rows.n_rows or np.sum(features.sizes**2) < n_columns**2:
         problem = RowData(rows.A, rows.B, None, fit_intercept=False)
         return gram.from_submatrices(problem, features, None, threads, penalty=penalty).values
+    else:
+        G = rows.column_products.copy()
     p, q = train.C.shape
-    G = train.products.copy()
     np.einsum("ii->i", G)[:] *= 1 + penalty
     moments = Moments(
         n_rows=train.n_rows,
