@@ -552,14 +552,14 @@ def reproduce(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Make the paper's figures and six more: simulate, compare with theory, draw.
+    """Make the paper's figures and seven more: simulate, compare with theory, draw.
 
     A run that was interrupted continues where it stopped, with the same results.
 
     Parameters
     ----------
     figures : str
-        Figures to make, figure1 to figure10; by default all figures.
+        Figures to make, figure1 to figure11; by default all figures.
     scale : str
         "paper" for the settings in the paper's captions, "quick" for fewer trials and points.
     out : path

@@ -12,6 +12,7 @@ THEORIES = {
     "exact": "exact theory",
     "approximate": "approximate theory",
     "limit": "the limit of large $n$ and $p$",
+    "extrapolated": "theory extrapolated to rows that are not Gaussian",
 }
 
 

@@ -78,7 +78,7 @@ def draw(name: str, table: Table) -> Figure:
     Parameters
     ----------
     name : str
-        ``"figure1"`` to ``"figure10"``.
+        ``"figure1"`` to ``"figure11"``.
     table : mapping of columns
         Table from :func:`olsen.figures.compute`.
 
@@ -131,7 +131,7 @@ def _draw_curves(picture: Picture, table: Table) -> Figure:
 
     n_panels = len(picture.panels)
     is_stacked = n_panels > 1 and picture.size[0] == COLUMN_WIDTH  # one panel below the other
-    shape = (n_panels, 1) if is_stacked else (1, n_panels)
+    shape = (2, 2) if n_panels == 4 else (n_panels, 1) if is_stacked else (1, n_panels)
     figure, panels = _axes(picture.size, *shape, sharex=is_stacked)
     for axes, (panel, settings) in zip(panels, picture.panels, strict=True):
         for series, style in picture.curves.items():
@@ -176,7 +176,8 @@ def _draw_series(axes: Axes, style: Style, select: Callable[[str], Curve]) -> No
     elif len(reference.x) == 1:
         axes.axhline(reference.mean[0], zorder=0, **line_style)
     else:
-        axes.plot(reference.x, reference.mean, zorder=2, **line_style)
+        curve = reference if len(reference.x) else theory
+        axes.plot(curve.x, curve.mean, zorder=2, **line_style)
 
 
 def _math(name: str) -> str:
@@ -219,6 +220,27 @@ def _dashed(color: str = BLACK, ls: str = "--", lw: float = 0.9) -> dict[str, An
 MEMBERS = {"xscale": "log", "xlabel": "members $k$"}
 NOISE = {"xscale": "log", "xlabel": r"noise $\sigma$", "ylabel": "risk"}
 GAMMAS = {"gamma=0.5": BLUE, "gamma=1": ORANGE, "gamma=2": GREEN}
+COLORS_OF_COVARIANCES = {
+    "identity": BLACK,
+    "diagonal": GREY,
+    "power-law": SKY,
+    "ar1": BLUE,
+    "equicorrelated": GREEN,
+    "block": ORANGE,
+    "spiked": PURPLE,
+}
+COMPARED = {name: _look(color, "o") for name, color in COLORS_OF_COVARIANCES.items()} | {
+    "leave-one-out": _look(BLACK, "D", "white"),
+    "GCV": _look(VERMILION, "D"),
+}
+DISTRIBUTIONS = ("gaussian", "rademacher", "student", "elliptical", "one-hot", "sparse")
+COEFFICIENTS = ("gaussian", "fixed", "sparse", "aligned", "misaligned")
+PLACES_OF_ROWS = {
+    "xlabel": "rows",
+    "xlim": (-0.5, 5.5),
+    "xticks": range(6),
+    "xticklabels": ["\n" * (place % 2) + name for place, name in enumerate(DISTRIBUTIONS)],
+}
 ALPHAS = {"alpha_*/2": BLUE, "alpha=1/2": VERMILION}
 SAMPLED = {"all rows": ("o-", None), "few rows": ("s:", "white")}
 SCALED = {"mu=1": ("o-", None), "best mu": ("s:", "white")}
@@ -361,6 +383,34 @@ PICTURES: Mapping[str, Picture] = {
         },
         axes={**MEMBERS, "yscale": "log", "ylabel": "distance from ridge regression"},
         legend_location="lower left",
+    ),
+    "figure11": Picture(
+        size=(PAGE_WIDTH, 5.2),
+        panels=(
+            ("one member", {"title": "one member", **PLACES_OF_ROWS}),
+            ("infinitely many members", {"title": "infinitely many members", **PLACES_OF_ROWS}),
+            (
+                "coefficients",
+                {
+                    "title": "infinitely many members, Gaussian rows",
+                    "xlabel": "coefficients",
+                    "xticks": range(5),
+                    "xticklabels": COEFFICIENTS,
+                    "xlim": (-0.5, 4.5),
+                },
+            ),
+            ("error", {"title": "estimated over true error", "ylabel": "", **PLACES_OF_ROWS}),
+        ),
+        curves={"agreement": _dashed(GREY, "-")}
+        | {
+            f"{name}, {kind}": style
+            for name, style in COMPARED.items()
+            for kind in DISTRIBUTIONS + COEFFICIENTS
+        },
+        axes={"ylabel": "simulation over theory", "ylim": (0.8, 1.25)},
+        legend_location="outside upper center",
+        legend_columns=5,
+        key=COMPARED,
     ),
 }
 

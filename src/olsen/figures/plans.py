@@ -3,7 +3,8 @@ theoretical lines.
 
 A plan becomes one tidy table (panel, series, kind, x, mean, standard_error, trials, expected,
 status), from which the figure is drawn. `status` is the accuracy of the expected value: "exact" or
-"approximate" at this n and p, or the "limit" of large n and p.
+"approximate" at this n and p, the "limit" of large n and p, or "extrapolated" to rows that are not
+Gaussian.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from scipy.optimize import brentq
 from .. import OLSEnsembleRegressor, theory
 from ..datasets import load_soil_carbon
 from ..simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo
-from ..simulation.methods import QUANTITIES, Method
+from ..simulation.methods import QUANTITIES, ErrorEstimate, Method
+from ..simulation.problems import COEFFICIENTS, COVARIANCES, ROWS
 from ..subsets import Determinantal, draw_members
 from .recipes import numbers_of_members
 
@@ -57,6 +59,8 @@ class Point(NamedTuple):
     k_index: int  # into the numbers of members of the method
     quantity_index: int  # into QUANTITIES
     row: Row
+    unit: float  # that mean and error are divided by
+    uncertainty: float  # standard error of theory, in this unit
 
 
 @dataclass
@@ -81,23 +85,29 @@ class Plan:
     def simulate(
         self,
         cell: Cell,
-        panel: str,
+        panel: str | list[str],
         series: str | list[str],
         x: ArrayLike,
         *,
         expected: ArrayLike = nan,
         status: str | list[str] = "",
         quantity: str = "risk",
+        unit: ArrayLike = 1.0,
+        uncertainty: ArrayLike = 0.0,
     ) -> None:
-        """Add a point for each k of the method; series, x, expected and status are common values or
-        one value per k.
+        """Add a point for each k of the method; all but cell and quantity are common values or one
+        value per k.
         """
         quantity_index = QUANTITIES.index(quantity)
-        entries = np.broadcast(series, x, expected, status, np.empty(len(cell.method.k)))
-        for k_index, (name, position, value, accuracy, _) in enumerate(entries):
-            row = Row(panel, str(name), "simulation", float(position), mean=nan)
-            row = row._replace(expected=float(value), status=str(accuracy))
-            self.points.append(Point(cell, k_index, quantity_index, row))
+        texts = np.broadcast(panel, series, status, cell.method.k)
+        numbers = np.broadcast(x, expected, unit, uncertainty, cell.method.k)
+        for k_index, (text, number) in enumerate(zip(texts, numbers, strict=True)):
+            place, name, accuracy = (str(value) for value in text[:3])
+            position, value, size, error = (float(value) for value in number[:4])
+            row = Row(
+                place, name, "simulation", position, mean=nan, expected=value, status=accuracy
+            )
+            self.points.append(Point(cell, k_index, quantity_index, row, size, error))
 
     def run(self, trials: int, **options: Any) -> dict[str, list[Any]]:
         """Simulate, and return the table of the figure."""
@@ -108,8 +118,9 @@ class Plan:
         for point in self.points:
             estimate = estimates[point.cell]
             index = point.k_index, point.quantity_index
-            mean = float(estimate.mean[index])
-            error = float(estimate.standard_error[index])
+            mean = float(estimate.mean[index]) / point.unit
+            error = float(estimate.standard_error[index]) / point.unit
+            error = float(np.hypot(error, point.uncertainty))
             rows.append(point.row._replace(mean=mean, standard_error=error, trials=trials))
         return {name: [row[i] for row in rows] for i, name in enumerate(Row._fields)}
 
@@ -345,9 +356,7 @@ def _unequal_covariance(
         Sigma = problem.covariance_matrix()
         beta = problem.fixed_beta()
         eigenvalues = np.linalg.eigvalsh(Sigma)
-        risk = partial(
-            theory.covariance_risk, Sigma, beta, sigma=sigma, n=n, n_subsets=n_subsets, rng=0
-        )
+        risk = partial(_risk_of_large_ensemble, problem, n_subsets=n_subsets)
         for fraction in sorted({*fractions, *between}):
             penalty = _penalty_of_degrees(eigenvalues, n, fraction)
             probabilities = theory.ridge_matched_probabilities(Sigma, penalty, n=n)
@@ -355,8 +364,8 @@ def _unequal_covariance(
             matched = Ensemble(sampling="bernoulli", penalty=penalty, k=(inf,), members=members)
             ridge_risk = theory.ridge_covariance_risk(Sigma, beta, penalty, sigma, n=n)
             methods: dict[str, tuple[Method, Any]] = {
-                "ensemble, uniform": (uniform, risk(alpha=fraction)),
-                "ensemble, matched to ridge": (matched, risk(alpha=probabilities)),
+                "ensemble, uniform": (uniform, risk(fraction)),
+                "ensemble, matched to ridge": (matched, risk(probabilities)),
                 "ridge": (Ridge(penalty), ridge_risk),
             }
             for series, (method, expected) in methods.items():
@@ -366,6 +375,20 @@ def _unequal_covariance(
                     plan.simulate(
                         cell, covariance, series, fraction, expected=expected, status="limit"
                     )
+
+
+def _risk_of_large_ensemble(
+    problem: LinearProblem, probabilities: ArrayLike, *, n_subsets: int
+) -> Floats:
+    """The limiting risk of infinitely many members, in closed form on uncorrelated columns."""
+    Sigma = problem.covariance_matrix()
+    beta = problem.fixed_beta()
+    n = problem.n
+    if problem.covariance == "diagonal":
+        each = np.broadcast_to(probabilities, beta.shape)
+        return theory.diagonal_risk(np.diag(Sigma), beta, each, sigma=problem.sigma, n=n)
+    options: dict[str, Any] = {"n": n, "n_subsets": n_subsets, "rng": 0}
+    return np.asarray(theory.covariance_risk(Sigma, beta, probabilities, problem.sigma, **options))
 
 
 def _penalty_of_degrees(eigenvalues: NDArray[np.floating[Any]], n: int, fraction: float) -> float:
@@ -502,6 +525,61 @@ def _distance_from_ridge(
             plan.rows.append(row)
 
 
+def _universality(
+    plan: Plan, *, n: int, p: int, n_features: int, sigma: float, members: int, n_subsets: int
+) -> None:
+    """Simulation over theory for rows, covariances and coefficients, and estimated over true error.
+
+    The place of a point is the number of its distribution of rows or of its coefficients, and beside
+    it a place for each covariance.
+    """
+    offsets = dict(zip(COVARIANCES, np.linspace(-0.27, 0.27, len(COVARIANCES)), strict=True))
+
+    def compare(panels: Mapping[str, float], place: float, covariance: str, **other: str) -> None:
+        """Add the points of one draw of the coefficients, one panel for each number of members."""
+        settings: dict[str, Any] = {"rows": "gaussian", "covariance": covariance, **other}
+        beta = LinearProblem(n, p, **settings).draw_coefficients(0)
+        problem = LinearProblem(n, p, sigma, **(settings | {"coefficients": beta}))
+        Sigma = problem.covariance_matrix()
+        ks = tuple(panels.values())
+        options: dict[str, Any] = {"n": n, "k": ks, "n_subsets": n_subsets, "rng": 0}
+        risk, error = theory.covariance_risk(
+            Sigma, beta, n_features / p, sigma, return_std=True, **options
+        )
+        plan.simulate(
+            Cell(problem, Ensemble(n_features, k=ks, members=members)),
+            list(panels),
+            f"{covariance}, {', '.join(other.values())}",
+            place,
+            expected=1.0,
+            status=status_of_rows[settings["rows"]],
+            unit=risk,
+            uncertainty=error / risk,
+        )
+
+    status_of_rows = dict.fromkeys(ROWS, "extrapolated") | {"gaussian": "limit"}
+    for covariance, offset in offsets.items():
+        for place, rows in enumerate(ROWS):
+            panels = {"one member": 1.0, "infinitely many members": inf}
+            compare(panels, place + offset, covariance, rows=rows)
+        for place, coefficients in enumerate(COEFFICIENTS):
+            compare({"coefficients": inf}, place + offset, covariance, coefficients=coefficients)
+    for place, rows in enumerate(ROWS):
+        problem = LinearProblem(n, p, sigma, rows=rows)
+        for criterion, name, offset in ((None, "leave-one-out", -0.1), ("gcv", "GCV", 0.1)):
+            method = ErrorEstimate(criterion, n_features, members, noise_variance=sigma**2)
+            plan.simulate(
+                Cell(problem, method),
+                "error",
+                f"{name}, {rows}",
+                place + offset,
+                expected=1.0,
+                status=status_of_rows[rows],
+            )
+    for panel in ("one member", "infinitely many members", "coefficients", "error"):
+        plan.line(panel, "agreement", [-0.5, len(ROWS) - 0.5], 1.0)
+
+
 PLANS: Mapping[str, Callable[..., None]] = {
     "figure1": _subsampling,
     "figure2": _risk_against_members,
@@ -513,4 +591,5 @@ PLANS: Mapping[str, Callable[..., None]] = {
     "figure8": _dropout,
     "figure9": _sparse,
     "figure10": _distance_from_ridge,
+    "figure11": _universality,
 }

@@ -36,7 +36,7 @@ def compute(
     Parameters
     ----------
     name : str
-        ``"figure1"`` to ``"figure10"``.
+        ``"figure1"`` to ``"figure11"``.
     scale : {"paper", "quick"}, default="paper"
         The captions' constants, or fewer trials and points.
     rng : int, numpy Generator or None, default=2020

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _members, subsets
+from .. import OLSEnsembleRegressorCV, _members, subsets
 from ..equivalence import inclusion_probabilities
 from .problems import Sample
 
@@ -217,7 +217,44 @@ class Estimator:
         return np.array([[sample.energy(coef - sample.beta), np.nan, np.nan]])
 
 
-Method: TypeAlias = Ensemble | Ridge | Dropout | Estimator
+@dataclass(frozen=True)
+class ErrorEstimate:
+    """The estimated over the true error of an ensemble, noise included, in place of the risk.
+
+    Parameters
+    ----------
+    criterion : str or None
+        As `cv` of `OLSEnsembleRegressorCV`; None is leave-one-out.
+    n_features, members : int
+        Columns of a member, and members.
+    noise_variance : float
+        Variance of the noise of the problem.
+    """
+
+    criterion: str | None
+    n_features: int
+    members: int
+    noise_variance: float
+    k: tuple[int, ...] = field(default=(1,), init=False)
+
+    def evaluate(
+        self, sample: Sample, rng: np.random.Generator | int | None
+    ) -> NDArray[np.float64]:
+        """The ratio; bias and variance are not defined."""
+        model = OLSEnsembleRegressorCV(
+            self.members,
+            max_features=[self.n_features],
+            cv=self.criterion,
+            scale=1.0,
+            fit_intercept=False,
+            random_state=subsets.integer_seed(rng) % 2**31,
+        ).fit(sample.X, sample.y)
+        estimate = -model.cv_results_["mean_test_score"][0]
+        true_error = sample.energy(model.coef_ - sample.beta) + self.noise_variance
+        return np.array([[estimate / true_error, np.nan, np.nan]])
+
+
+Method: TypeAlias = Ensemble | Ridge | Dropout | Estimator | ErrorEstimate
 
 
 def _penalised(sample: Sample, penalties: NDArray[np.float64]) -> NDArray[np.float64]:
