@@ -118,6 +118,8 @@ def test_figure_4_by_its_formulas():
                     assert reference.scaled_risk(alpha, gamma, sigma, other) > least
                 scaled = theory.limiting_risk(alpha, gamma, sigma, mu=mu)
                 assert_allclose(least, scaled, rtol=1e-12)
+                by_theory = theory.optimally_scaled_risk(alpha, gamma, sigma)
+                assert_allclose(least, by_theory, rtol=1e-12)
 
 
 def test_bias_and_variance_fall_with_the_number_of_members():
