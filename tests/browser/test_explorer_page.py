@@ -164,6 +164,15 @@ def test_curves_over_the_number_of_members(opened):
         )
 
 
+def test_curves_over_a_penalty_of_the_members(opened):
+    page = opened("tab=risk&gamma=1&sigma=0.7&alpha=0.8&k=20&over=lam")
+    page.locator("#risk-chart").focus()
+    for key, penalty in (("Home", 0.0), ("End", 4.0)):
+        page.keyboard.press(key)
+        expected = theory.limiting_risk(0.8, 1.0, 0.7, k=20, lam=penalty)
+        assert value_of(page, "risk-value") == pytest.approx(expected, rel=1e-6)
+
+
 def test_numbers_can_be_typed(opened):
     page = opened("tab=risk")
     typing = (
@@ -203,7 +212,10 @@ def test_every_suggestion_shows_what_it_says(opened):
     for button in page.locator("#risk-tries button").all():
         button.click()
         risks[button.inner_text()] = value_of(page, "risk-value")
-    assert len(risks) == 6
+    assert len(risks) == 7
+    assert risks["A penalty instead"] == pytest.approx(
+        theory.limiting_risk(0.8, 1.0, 0.7), rel=1e-6
+    )
     assert risks["Ridge without a penalty"] == pytest.approx(
         theory.optimal_ridge_risk(1.0, 0.7), rel=1e-6
     )

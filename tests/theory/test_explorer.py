@@ -116,6 +116,33 @@ def test_limits_are_those_of_python(node):
     assert_same(in_javascript, np.transpose(expected))
 
 
+def test_limits_of_members_with_a_penalty_are_those_of_python(node):
+    cases = [{**case, "lam": lam} for case in LETTERS for lam in (1e-3, 0.2, 4.0)]
+    names = ("alpha", "gamma", "sigma", "k", "eta", "lam")
+    alpha, gamma, sigma, k, eta, lam = columns_of(cases, *names)
+    in_javascript = node(
+        "[theory.limitingBias(c.alpha, c.gamma, c), theory.limitingVariance(c.alpha, c.gamma,"
+        " c.sigma, c), theory.limitingRisk(c.alpha, c.gamma, c.sigma, {...c, mu: 1.3})]",
+        cases,
+    )
+    options = {"k": k, "eta": eta, "lam": lam}
+    expected = [
+        theory.limiting_bias(alpha, gamma, **options),
+        theory.limiting_variance(alpha, gamma, sigma, **options),
+        theory.limiting_risk(alpha, gamma, sigma, mu=1.3, **options),
+    ]
+    assert_same(in_javascript, np.transpose(expected))
+
+
+def test_the_curve_over_the_penalty_begins_without_one_and_touches_ridge(node):
+    case = {"alpha": 0.8, "gamma": 1, "sigma": 0.7, "k": INFINITE, "eta": 1, "mu": 1}
+    (curve,) = node("risk_curves.curvesOver('lam', {...c, size: 'limit'})", [case])
+    assert curve["xs"][0] == 0 and curve["risk"][0] == pytest.approx(
+        theory.limiting_risk(0.8, 1.0, 0.7)
+    )
+    assert min(curve["risk"]) == pytest.approx(theory.optimal_ridge_risk(1.0, 0.7), rel=1e-4)
+
+
 def test_the_best_alpha_is_that_of_python(node):
     # gamma (sigma**2 + 1) = eta does not occur: the risk of one member is then the same for every
     # alpha

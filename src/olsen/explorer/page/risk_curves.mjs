@@ -1,7 +1,7 @@
 // What the risk tab shows, as numbers: points and curves for its settings, in the limit or at a given n.
 
 import {
-  bestScale, combineTerms, finiteTerms, limitingBias, limitingRisk, limitingVariance, optimalAlpha, rescale,
+  bestScale, combineTerms, finiteTerms, limitingBias, limitingRisk, limitingVariance, optimalAlpha, rescale, shrinkageOf,
 } from "./theory.mjs";
 
 const STEPS = 240; // of a curve over alpha
@@ -28,13 +28,14 @@ function termsOf(n, p, m, tau, design) {
 
 /** Risk, bias and variance, before scaling, and the shrinkage of the mean. */
 function unscaled(settings) {
-  const { gamma, sigma, alpha, eta, k, size, design } = settings;
+  const { gamma, sigma, alpha, eta, k, size, design, lam = 0 } = settings;
   if (size === "finite") {
     const { n, p, m, tau } = wholeSizes(settings), terms = termsOf(n, p, m, tau, design);
     return { ...combineTerms(terms, sigma, k), shrinkage: terms.shrinkage };
   }
-  const bias = limitingBias(alpha, gamma, { k, eta }), variance = limitingVariance(alpha, gamma, sigma, { k, eta });
-  return { bias, variance, shrinkage: Math.min(alpha, eta / gamma) };
+  const options = { k, eta, lam };
+  const bias = limitingBias(alpha, gamma, options), variance = limitingVariance(alpha, gamma, sigma, options);
+  return { bias, variance, shrinkage: shrinkageOf(alpha, gamma, options) };
 }
 
 /** Risk, bias and variance for the settings; the last two are of the scaled average and add up to the first. */
@@ -81,9 +82,12 @@ function membersOnAxis() {
   return [...found];
 }
 
-/** Curves over one letter, "alpha" or "k", as arrays. */
+const MAX_PENALTY = 4; // lambda / n
+const PENALTIES = Array.from({ length: 161 }, (_, i) => MAX_PENALTY * (i / 160) ** 2); // close to each other near zero
+
+/** Curves over one letter, "alpha", "k" or "lam" (a penalty of the members, for a very large problem), as arrays. */
 export function curvesOver(letter, settings) {
-  const xs = letter === "k" ? MEMBERS : alphasOf(settings);
+  const xs = { k: MEMBERS, lam: PENALTIES }[letter] ?? alphasOf(settings);
   const points = xs.map((x) => pointOf({ ...settings, [letter]: x }));
   return { xs, ...Object.fromEntries(["risk", "bias", "variance"].map((name) => [name, points.map((p) => p[name])])) };
 }

@@ -21,6 +21,13 @@ const LETTERS = [
 const TABLE = {
   alpha: [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1],
   k: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000],
+  lam: [0, 0.05, 0.1, 0.2, 0.5, 1, 2, 4],
+};
+const SIGNS = { alpha: "α", k: "k", lam: "λ/n" };
+const AXES = {
+  alpha: { low: 0, high: 1, label: "share of the columns in a member, α" },
+  k: { low: 1, high: 1000, log: true, label: "members, k" },
+  lam: { low: 0, high: 4, label: "penalty of the members, λ/n" },
 };
 
 /** What to try: settings, and what they show. "best" is found when it is asked for. */
@@ -55,6 +62,12 @@ const TRIES = [
       <i>α</i> it would be 1.`,
   },
   {
+    title: "A penalty instead",
+    settings: { gamma: 1, sigma: 0.7, k: Infinity, alpha: 0.8, over: "lam" },
+    words: `Members with too many columns, and now each member is a ridge regression. The best penalty reaches the
+      ridge line again. With the best <i>α</i> the best penalty is none.`,
+  },
+  {
     title: "Members that avoid each other",
     settings: { gamma: 0.8, sigma: 1, k: 12, alpha: 0.33, size: "finite", n: 60, design: "balanced" },
     words: `Balanced members share as few columns as they can. Switch the design and compare: each member as good as
@@ -70,7 +83,7 @@ class RiskTab {
   constructor(root, update) {
     const find = (id) => root.querySelector(`#${id}`);
     Object.assign(this, { find, update, say: announcer(find("risk-said")) });
-    const pick = (x) => update({ [this.values.over]: this.clamp(this.values.over, x) });
+    const pick = (x) => this.values.over !== "lam" && update({ [this.values.over]: this.clamp(this.values.over, x) });
     this.chart = new Chart(find("risk-chart"), { label: "Risk, bias and variance", height: 460, pick });
     this.makeControls(update);
     find("best-alpha").addEventListener("click", () => update({ alpha: this.clamp("alpha", bestAlpha(this.values)) }));
@@ -86,7 +99,7 @@ class RiskTab {
     };
     const choose = (host, id, title, options) =>
       choice(this.find(host), { id, title, options }, (value) => update({ [id]: value }));
-    const letters = [["alpha", "<i>α</i>, columns"], ["k", "<i>k</i>, members"]];
+    const letters = [["alpha", "<i>α</i>, columns"], ["k", "<i>k</i>, members"], ["lam", "<i>λ</i>, penalty"]];
     this.over = choose("risk-over", "over", "Curves over", letters);
     this.sliders = LETTERS.map((letter) => make("risk-letters", ...letter));
     this.size = choose("risk-size", "size", "Problem", [["limit", "very large"], ["finite", "given <i>n</i>"]]);
@@ -126,9 +139,10 @@ class RiskTab {
     this.n(values.n);
     this.design(values.design, !finite);
     this.find("risk-size").classList.toggle("finite", finite);
-    this.curves = curvesOver(values.over, values);
-    this.point = pointOf(values);
-    this.ridge = optimalRidgeRisk(finite ? sizes.p / sizes.n : values.gamma, values.sigma);
+    const settings = values.over === "lam" ? { ...values, size: "limit" } : values; // there is no formula at a given n
+    this.curves = curvesOver(values.over, settings);
+    this.point = pointOf(settings);
+    this.ridge = optimalRidgeRisk(settings.size === "finite" ? sizes.p / sizes.n : values.gamma, values.sigma);
     this.best = bestAlpha(values);
     this.drawChart();
     this.fillTable();
@@ -137,14 +151,12 @@ class RiskTab {
 
   drawChart() {
     const { values, curves, point } = this, { xs } = curves, overK = values.over === "k";
-    const here = overK ? Math.min(values.k, xs.at(-1)) : sharpAlpha(values);
-    const words = (x) => (overK ? `k = ${x}` : alphaWords(values, x));
+    const here = { k: Math.min(values.k, xs.at(-1)), lam: 0 }[values.over] ?? sharpAlpha(values);
+    const words = { k: (x) => `k = ${x}`, lam: (x) => `λ/n = ${shown(x)}` }[values.over] ?? ((x) => alphaWords(values, x));
     this.chart.draw({
-      x: overK
-        ? { low: 1, high: xs.at(-1), log: true, label: "members, k" }
-        : { low: 0, high: 1, label: "share of the columns in a member, α" },
+      x: AXES[values.over],
       y: { low: 0, high: topOf(curves, overK), label: "risk: mean squared error beyond the noise" },
-      marks: (c) => (overK ? this.rulesOverK(c) : this.rulesOverAlpha(c)) + this.lines(c, here),
+      marks: (c) => this.rules(c) + this.lines(c, here),
       labels: (c) => (point.risk > c.spec.y.high ? arrowUp(c, here, point.risk) : ""),
       reads: {
         xs,
@@ -164,6 +176,12 @@ class RiskTab {
     const drawn = [...CURVES].reverse().map((name) => c.line(curves.xs, curves[name], name));
     if (point.risk !== Infinity) drawn.push(c.dot(here, point.risk, "risk here", 6));
     return drawn.join("");
+  }
+
+  rules(c) {
+    if (this.values.over === "k") return this.rulesOverK(c);
+    if (this.values.over === "alpha") return this.rulesOverAlpha(c);
+    return c.level(1, "zero", "predicting 0") + this.ridgeLine(c);
   }
 
   rulesOverK(c) {
@@ -210,13 +228,14 @@ class RiskTab {
     if (!details.open) return;
     const { values } = this, { over } = values;
     const rows = TABLE[over].map((wanted) => {
-      const x = over === "k" ? wanted : sharpAlpha({ ...values, alpha: wanted });
-      return [x, pointOf({ ...values, [over]: x })];
+      const x = over === "alpha" ? sharpAlpha({ ...values, alpha: wanted }) : wanted;
+      const size = over === "lam" ? "limit" : values.size;
+      return [x, pointOf({ ...values, size, [over]: x })];
     });
     const cell = (value) => `<td data-value="${value}">${shown(value, 4)}</td>`;
     const head = (x) => `<th scope="row" data-value="${x}">${Number(x.toFixed(4))}</th>`;
     const line = ([x, point]) => `<tr>${head(x)}${CURVES.map((name) => cell(point[name])).join("")}</tr>`;
-    details.querySelector("thead th").textContent = over === "k" ? "k" : "α";
+    details.querySelector("thead th").textContent = SIGNS[over];
     details.querySelector("tbody").innerHTML = rows.map(line).join("");
   }
 }
@@ -251,6 +270,7 @@ function arrowUp(c, x, risk) {
 /** How far the formula behind the point in use can be trusted. */
 function statusOf(values) {
   const { n, p, m, tau } = wholeSizes(values), below = values.alpha * values.gamma < values.eta;
+  if (values.over === "lam") return "The limit of large <i>n</i> and <i>p</i>; members with a penalty: an asymptotic formula.";
   if (values.size !== "finite") {
     const limit = "The limit of large <i>n</i> and <i>p</i>, Gaussian rows with independent columns.";
     const above = "Above the peak members interpolate (minimum norm): an asymptotic formula, confirmed by simulation.";

@@ -34,7 +34,7 @@ export const SCHEMAS = {
     eta: number(0.2, 1, 1),
     k: whole(1, Infinity, 20),
     mu: number(0, 4, 1),
-    over: word("alpha", "k"),
+    over: word("alpha", "k", "lam"),
     size: word("limit", "finite"),
     n: whole(20, 200, 100),
     design: word("independent", "balanced"),

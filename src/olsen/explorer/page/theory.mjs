@@ -54,22 +54,41 @@ function gapOf(alpha, gamma, eta) {
   return Math.abs(gap) <= 4 * EPSILON * eta ? 0 : gap;
 }
 
-export function limitingBias(alpha, gamma, { k = Infinity, eta = 1 } = {}) {
-  const gap = gapOf(alpha, gamma, eta), delta = Math.min(alpha, eta / gamma);
-  const leftOut = alpha < 1 ? (eta * (1 - alpha)) / Math.abs(gap) : 0;
-  const own = gap > 0 ? leftOut : 1 - eta / gamma + leftOut;
-  return meanOfPairs(own, delta < 1 ? (1 - delta) ** 2 / (1 - delta ** 2 * gamma) : 0, k);
+/** Shrinkage, and bias and unit variance of one member, of members with the penalty lam = lambda / n > 0. */
+function penalisedMember(alpha, gamma, eta, lam) {
+  const excess = alpha * gamma + lam - eta, root = Math.sqrt(excess ** 2 + 4 * eta * lam);
+  const effective = excess > 0 ? (excess + root) / (2 * eta) : (2 * lam) / (root - excess);
+  const kept = 1 / (1 + effective), room = kept * (effective + lam / (eta * effective)); // 1 - alpha gamma kept^2 / eta
+  const bias = (1 - alpha + alpha * (1 - kept) ** 2) / room;
+  return { shrinkage: alpha * kept, bias, variance: (1 - room) / room };
 }
 
-export function limitingVariance(alpha, gamma, sigma, { k = Infinity, eta = 1 } = {}) {
-  const gap = gapOf(alpha, gamma, eta), signal = Math.min(alpha, eta / gamma) ** 2 * gamma;
-  const own = (gap > 0 ? alpha * gamma : eta) / Math.abs(gap);
-  return timesSquare(sigma, meanOfPairs(own, signal / (1 - signal), k));
+/** Mean product of a large ensemble with the signal: delta. */
+export function shrinkageOf(alpha, gamma, { eta = 1, lam = 0 } = {}) {
+  return lam > 0 ? penalisedMember(alpha, gamma, eta, lam).shrinkage : Math.min(alpha, eta / gamma);
 }
 
-export function limitingRisk(alpha, gamma, sigma, { k = Infinity, eta = 1, mu = 1 } = {}) {
-  const risk = limitingBias(alpha, gamma, { k, eta }) + limitingVariance(alpha, gamma, sigma, { k, eta });
-  return mu === 1 ? risk : rescale(risk, Math.min(alpha, eta / gamma), mu);
+export function limitingBias(alpha, gamma, { k = Infinity, eta = 1, lam = 0 } = {}) {
+  const delta = shrinkageOf(alpha, gamma, { eta, lam });
+  const pair = delta < 1 ? (1 - delta) ** 2 / (1 - delta ** 2 * gamma) : 0;
+  return meanOfPairs(lam > 0 ? penalisedMember(alpha, gamma, eta, lam).bias : biasOfMember(alpha, gamma, eta), pair, k);
+}
+
+function biasOfMember(alpha, gamma, eta) {
+  const gap = gapOf(alpha, gamma, eta), leftOut = alpha < 1 ? (eta * (1 - alpha)) / Math.abs(gap) : 0;
+  return gap > 0 ? leftOut : 1 - eta / gamma + leftOut;
+}
+
+export function limitingVariance(alpha, gamma, sigma, { k = Infinity, eta = 1, lam = 0 } = {}) {
+  const gap = gapOf(alpha, gamma, eta), signal = shrinkageOf(alpha, gamma, { eta, lam }) ** 2 * gamma;
+  const plain = (gap > 0 ? alpha * gamma : eta) / Math.abs(gap);
+  const member = lam > 0 ? penalisedMember(alpha, gamma, eta, lam).variance : plain;
+  return timesSquare(sigma, meanOfPairs(member, signal / (1 - signal), k));
+}
+
+export function limitingRisk(alpha, gamma, sigma, { k = Infinity, eta = 1, mu = 1, lam = 0 } = {}) {
+  const risk = limitingBias(alpha, gamma, { k, eta, lam }) + limitingVariance(alpha, gamma, sigma, { k, eta, lam });
+  return mu === 1 ? risk : rescale(risk, shrinkageOf(alpha, gamma, { eta, lam }), mu);
 }
 
 /** The share of columns with the lowest limiting risk, members staying below the peak. */
