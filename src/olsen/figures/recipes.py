@@ -130,8 +130,8 @@ RECIPES: Mapping[str, Recipe] = {
         "unequal covariance",
         r"Risk of infinitely many members (from pairs among {members} members) and of ridge regression with"
         r" the same degrees of freedom, $n = {n}$, $p = {p}$, $\sigma = {sigma}$. Left: variances from 1"
-        r" down to 0.01; right: neighbours with correlation 0.8. Columns are drawn alike, or with the"
-        r" probabilities matched to the penalty of ridge regression.",
+        r" down to 0.01; right: neighbours with correlation 0.8. Columns are drawn with equal"
+        r" probabilities, or with those matched to the penalty of ridge regression.",
         {
             "n": 100,
             "p": 100,

@@ -13,8 +13,8 @@ const KS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 2
 const LETTERS = [
   ["gamma", "γ", "columns per row, <i>p</i>/<i>n</i>", evenly(0.1, 4, 0.01)],
   ["sigma", "σ", "noise", evenly(0, 3, 0.01)],
-  ["alpha", "α", "share of the columns", evenly(0.01, 1, 0.005)],
-  ["eta", "η", "share of the rows", evenly(0.2, 1, 0.005)],
+  ["alpha", "α", "fraction of the columns", evenly(0.01, 1, 0.005)],
+  ["eta", "η", "fraction of the rows", evenly(0.2, 1, 0.005)],
   ["k", "k", "members", oneOf(KS)],
   ["mu", "μ", "factor on the average", evenly(0, 4, 0.01)],
 ];
@@ -25,7 +25,7 @@ const TABLE = {
 };
 const SIGNS = { alpha: "α", k: "k", lam: "λ/n" };
 const AXES = {
-  alpha: { low: 0, high: 1, label: "share of the columns in a member, α" },
+  alpha: { low: 0, high: 1, label: "fraction of the columns in a member, α" },
   k: { low: 1, high: 1000, log: true, label: "members, k" },
   lam: { low: 0, high: 4, label: "penalty of the members, λ/n" },
 };
