@@ -2,11 +2,17 @@
 cross-validation.
 
     python benchmarks/interval_coverage.py [--data DIR] [--repeats 100] [--coverage 0.9] [--methods
-    jackknife+ cv+ ...]
+    jackknife+ cv+ ...] [--adaptive_width]
 
 Every simulated setting draws fresh training and test rows each time; standard errors are those over
 data sets. "raw" are quantiles of the residuals of the fitted rows, what one gets without leaving
 anything out.
+
+--adaptive_width compares widths that follow the prediction with constant ones instead, on the tables
+of DIR, of ``ordinary.py`` and of ``unusual.py`` with at least FEWEST_WIDTH_ROWS rows: the mean interval
+score (width, plus 2 / (1 - coverage) for each unit by which a row is missed) over that of constant
+widths, and coverage, also by thirds of the prediction. A table is "significant" where the test of
+``adaptive_width="auto"`` is so in at least half of the folds.
 """
 
 from __future__ import annotations
@@ -15,17 +21,21 @@ import argparse
 import csv
 import gzip
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 
+import ordinary
+import unusual
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
 
 METHODS = ("cv+", "normal", "raw")  # a jackknife would leave rows out of a choice that had them
 N_TEST = 200
 FEWEST_ROWS = 150
+FEWEST_WIDTH_ROWS = 50
 MOST_ROWS = 2000  # of a real table
 FOLDS = 5
 
@@ -204,6 +214,78 @@ def real(folder: Path, methods: list[str], coverage: float) -> Iterator[list[str
         ]
 
 
+class Widths(NamedTuple):
+    """Intervals of one fold with constant, adaptive and automatic widths."""
+
+    significant: bool
+    scores: np.ndarray  # (3,) means over rows
+    covered: np.ndarray  # (3, 3) by widths and thirds of the prediction
+
+
+def width_folds(X: np.ndarray, y: np.ndarray, coverage: float) -> Iterator[Widths]:
+    """All folds of a table, two of a table with more than MOST_ROWS / 2 rows."""
+    order = np.random.default_rng(0).permutation(len(y))[:MOST_ROWS]
+    X, y = X[order], y[order]
+    folds = FOLDS if len(y) <= MOST_ROWS / 2 else 2
+    for train, test in list(KFold(FOLDS).split(X))[:folds]:
+        model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X[train], y[train])
+        ends = [
+            model.predict_interval(X[test], coverage, adaptive_width=width)
+            for width in (False, True, "auto")
+        ]
+        if not np.isfinite(ends[0]).all():
+            return
+        thirds = np.array_split(np.argsort(model.predict(X[test])), 3)
+        inside = [(low <= y[test]) & (y[test] <= high) for low, high in (e.T for e in ends)]
+        yield Widths(
+            not np.array_equal(ends[0], ends[2]),
+            np.array([interval_score(*e.T, y[test], coverage) for e in ends]),
+            np.array([[rows[third].mean() for third in thirds] for rows in inside]),
+        )
+
+
+def interval_score(low: np.ndarray, high: np.ndarray, y: np.ndarray, coverage: float) -> float:
+    missed = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    return float(np.mean(high - low + 2 / (1 - coverage) * missed))
+
+
+def compare_widths(folder: Path | None, coverage: float) -> None:
+    """Print a line for each table and the means over the two kinds of tables."""
+    kinds: dict[bool, list[tuple[np.ndarray, np.ndarray]]] = {True: [], False: []}
+    print("| table | significant | score, adaptive | score, auto | constant | adaptive | auto |")
+    print("|---|---|---|---|---|---|---|")
+    for name, X, y in width_tables(folder):
+        folds = list(width_folds(X, y, coverage)) if len(y) >= FEWEST_WIDTH_ROWS else []
+        if not folds:
+            continue
+        significant = sum(fold.significant for fold in folds) / len(folds) >= 0.5
+        scores = np.mean([fold.scores for fold in folds], axis=0)
+        covered = np.mean([fold.covered for fold in folds], axis=0)
+        kinds[significant].append((scores[1:] / scores[0], covered))
+        print(width_line(name, significant, scores[1:] / scores[0], covered), flush=True)
+    for significant, tables in kinds.items():
+        if tables:
+            ratios, covered = (np.mean(part, axis=0) for part in zip(*tables, strict=True))
+            name = f"mean of {len(tables)} tables"
+            print(width_line(name, significant, ratios, covered))
+
+
+def width_line(name: str, significant: bool, ratios: np.ndarray, covered: np.ndarray) -> str:
+    cells = [f"{ratio:.3f}" for ratio in ratios]
+    for thirds in covered:
+        cells.append(f"{thirds.mean():.3f} ({', '.join(f'{third:.2f}' for third in thirds)})")
+    return f"| {name} | {'yes' if significant else 'no'} | {' | '.join(cells)} |"
+
+
+def width_tables(folder: Path | None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Tables of the folder, ordinary and unusual ones, without constant columns."""
+    in_folder = (
+        (path.stem, *read_table(path)) for path in sorted((folder or Path()).glob("*.csv"))
+    )
+    for name, X, y in chain(in_folder if folder else (), ordinary.load(), unusual.load()):
+        yield name, X[:, np.ptp(X, axis=0) > 0], y
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -215,7 +297,11 @@ def main() -> None:
     parser.add_argument("--coverage", type=float, default=0.9)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--adaptive_width", action="store_true", help="compare widths instead")
     given = parser.parse_args()
+    if given.adaptive_width:
+        compare_widths(given.data, given.coverage)
+        return
     print("| data | estimator | " + " | ".join(given.methods) + " |")
     print("|---|---|" + "---|" * len(given.methods))
     for row in simulate(given.methods, given.coverage, given.repeats, given.seed):

@@ -26,6 +26,7 @@ __all__ = [
     "member_coefficients",
     "onnx",
     "predict_interval",
+    "predict_quantiles",
     "reference",
     "report",
     "save",
@@ -58,6 +59,7 @@ _HOMES = {
     "load": "olsen._persistence",
     "member_coefficients": "olsen._estimators.ensemble",
     "predict_interval": "olsen._estimators.pipelines",
+    "predict_quantiles": "olsen._estimators.pipelines",
     "report": "olsen._estimators.pipelines",
     "save": "olsen._persistence",
     "summary": "olsen._estimators.pipelines",
@@ -82,7 +84,13 @@ if TYPE_CHECKING:
     from ._estimators.adaptive import AdaptiveOLSEnsembleRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor, member_coefficients
     from ._estimators.ensemble_cv import OLSEnsembleRegressorCV
-    from ._estimators.pipelines import leverage, predict_interval, report, summary
+    from ._estimators.pipelines import (
+        leverage,
+        predict_interval,
+        predict_quantiles,
+        report,
+        summary,
+    )
     from ._persistence import load, save
     from ._tables.encoder import TableEncoder
 else:  # hidden from type checkers, which would believe any name otherwise

@@ -104,14 +104,16 @@ class Refits:
         assert_allclose(coef_std, expected, rtol=1e-7, atol=1e-12)
 
     def check(self, new, container=np.asarray):
-        """Intervals and standard errors equal the refits for new rows in a container."""
+        """Intervals and standard errors equal the refits for new rows, none beyond the training
+        rows, in a container.
+        """
         rows = container(new)
         n_rows = len(self.Y)
         # at 0.985 the row with the largest residual decides
         for coverage, rtol in ((0.3, 1e-8), (0.8, 1e-8), (0.985, 1e-7)):
             both = zip(("auto", "jackknife"), self.intervals(new, coverage), strict=True)
             for method, expected in both:
-                interval = self.model.predict_interval(rows, coverage, method)
+                interval = self.model.predict_interval(rows, coverage, method, adaptive_width=False)
                 interval = interval.reshape(expected.shape)
                 assert_allclose(interval, expected, rtol=rtol, atol=1e-8)
         centre = self.model.predict(rows)
@@ -123,6 +125,11 @@ class Refits:
         df = np.trace(hat) / n_rows
         shrinkage = min(1.0, (1 - df) ** 2 / (1 - 2 * df + np.sum(hat**2) / n_rows))
         self.check_std(rows, of_coef, of_predictions, shrinkage * self.residuals**2)
+
+
+def between(X, count):
+    """Rows halfway between training rows, of which none has a larger leverage than those."""
+    return (X[:count] + X[count : 2 * count]) / 2
 
 
 def difficult(X, kind, rng):
@@ -177,7 +184,6 @@ def test_intervals_and_standard_errors_equal_refits(members, seed):
         rng = np.random.default_rng([seed, 3])
         X, Y = correlated_problem(seed, n=70)
         X = difficult(X, kind, rng)
-        new = rng.standard_normal((4, 12)) + np.median(X, axis=0)
         weights = None
         if members != "stacked":
             Y = np.column_stack([Y, X[:, 4] - 2 * rng.standard_normal(70)])
@@ -185,19 +191,18 @@ def test_intervals_and_standard_errors_equal_refits(members, seed):
             settings["scale"] = 0.8
         with case(kind):
             model = OLSEnsembleRegressor(**settings).fit(X, Y, weights)
-            Refits(model, X, Y, weights).check(new)
+            Refits(model, X, Y, weights).check(between(X, 4))
 
 
 def test_intervals_equal_refits_without_intercept_and_of_sparse_rows(seed):
     rng = np.random.default_rng([seed, 4])
     X, y = correlated_problem(seed, n=70)
     X[rng.random(X.shape) < 0.5] = 0.0
-    new = rng.standard_normal((4, 12))
     for members in ("few columns", "most columns", "on some rows"):
         settings = {"n_estimators": 10, "random_state": seed} | MEMBERS[members]
         with case(members):
             model = OLSEnsembleRegressor(fit_intercept=False, **settings).fit(sp.csr_array(X), y)
-            Refits(model, X, y, None).check(new, container=sp.csr_array)
+            Refits(model, X, y, None).check(between(X, 4), container=sp.csr_array)
 
 
 def test_a_member_without_columns_is_the_mean(seed):
@@ -207,7 +212,7 @@ def test_a_member_without_columns_is_the_mean(seed):
         for i in range(100)
     )
     model = next(model for model in models if not model.fit(X, y).feature_subsets_.sizes[0])
-    Refits(model, X, y, None).check(np.random.default_rng(seed).standard_normal((4, 12)))
+    Refits(model, X, y, None).check(between(X, 4))
 
 
 @pytest.mark.filterwarnings("ignore:members have")
@@ -322,7 +327,7 @@ def cv_plus_by_definition(model, rows, new, splits, *, coverage, n_groups):
 def test_cv_plus_is_its_definition(max_samples, cv, groups, seed):
     """Members of one size, refitted for each fold; groups count where there are any."""
     X, y = correlated_problem(seed)
-    new = np.random.default_rng(seed).standard_normal((9, 12))
+    new = between(X, 9)
     settings = {"scale": 0.9, "max_samples": max_samples, "random_state": seed}
     fit_params = {} if groups is None else {"groups": groups}
     tuned = OLSEnsembleRegressorCV(30, [5], cv=cv, **settings).fit(X, y, **fit_params)
@@ -334,7 +339,7 @@ def test_cv_plus_is_its_definition(max_samples, cv, groups, seed):
         expected = cv_plus_by_definition(
             plain, (X, y), new, splits, coverage=coverage, n_groups=n_groups
         )
-        interval = tuned.predict_interval(new, coverage, "cv+")
+        interval = tuned.predict_interval(new, coverage, "cv+", adaptive_width=False)
         assert_allclose(interval, expected, rtol=1e-7)
 
 

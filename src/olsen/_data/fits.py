@@ -26,7 +26,11 @@ class FoldFit(NamedTuple):
     coef: Array  # (q, p)
     intercept: Array  # (q,)
     residual: Array | None  # (rows, q); None: not computed yet
+    prediction: Array | None = None  # (rows, q) of the rows with residuals
 
-    def residuals(self, X: Any, Y: Any) -> Array:
-        """Residuals of rows on the host, (rows, q)."""
-        return np.asarray(Y - (np.asarray(X @ self.coef.T) + self.intercept), dtype=float)
+    def tested(self, X: Any, Y: Any) -> FoldFit:
+        """The fit with predictions and residuals of held-out rows on the host."""
+        prediction = np.asarray(np.asarray(X @ self.coef.T) + self.intercept, dtype=float)
+        return self._replace(
+            residual=np.asarray(Y - prediction, dtype=float), prediction=prediction
+        )

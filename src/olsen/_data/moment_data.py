@@ -131,12 +131,12 @@ def _triangles_of(
 def _fold_errors(
     blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows: int, max_rows: int
 ) -> list[Array]:
-    """Held-out errors of every fold; if there are more than `max_rows` rows, of a random subset of
-    about that size.
+    """Predictions and residuals, (2, rows, q), of the held-out rows of every fold; if there are more
+    than `max_rows` rows, of a random subset of about that size.
 
     Whether a row belongs to the subset depends on the seed and the row index alone.
     """
-    errors: list[list[Array]] = [[np.zeros((0, len(fit.coef)))] for fit in fits]
+    tested: list[list[Array]] = [[np.zeros((2, 0, len(fit.coef)))] for fit in fits]
     for block in blocks:
         if n_rows > max_rows:
             n_parts = 1 << 16
@@ -146,8 +146,14 @@ def _fold_errors(
                 block, weight=np.where(selected, 1.0 if block.weight is None else block.weight, 0.0)
             )
         for g, X, Y, _ in block.groups(len(fits), seed):
-            errors[g].append(fits[g].residuals(X, Y))
-    return [np.concatenate(fold_errors) for fold_errors in errors]
+            fit = fits[g].tested(X, Y)
+            tested[g].append(np.array([fit.prediction, fit.residual]))
+    return [_join_rows(of_fold) for of_fold in tested]
+
+
+def _join_rows(parts: list[Array]) -> Array:
+    """Arrays (2, rows, q) of consecutive rows as one."""
+    return np.concatenate(parts, axis=1)
 
 
 def _largest(blocks: Iterator[Block], values_of: Callable[[Any], Array]) -> float:
@@ -324,9 +330,10 @@ class MomentData:
         """
         assert self.source is not None
         work = partial(_fold_errors, fits=fits, seed=seed, n_rows=n_rows, max_rows=max_rows)
-        errors = self.source.collect(work, partial(_merge_groups, np.concatenate))
+        tested = self.source.collect(work, partial(_merge_groups, _join_rows))
         return [
-            fit._replace(residual=residuals) for fit, residuals in zip(fits, errors, strict=True)
+            fit._replace(residual=residual, prediction=prediction)
+            for fit, (prediction, residual) in zip(fits, tested, strict=True)
         ]
 
     @property

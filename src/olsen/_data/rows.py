@@ -219,26 +219,26 @@ class RowData:
     ) -> list[FoldFit]:
         """Add held-out errors of all rows to the fits without each random fold."""
         folds = self._random_folds(len(fits), seed)
-        return [
-            fit._replace(residual=self.residuals(fit, rows))
-            for fit, rows in zip(fits, folds, strict=True)
-        ]
+        return [self.tested(fit, rows) for fit, rows in zip(fits, folds, strict=True)]
 
     def held_out_predictions(self, fits: list[FoldFit], seed: int) -> Array:
         """Prediction of every row by the fit without its random fold, (n, q)."""
         predictions = np.empty(self.Y.shape)
         for fit, rows in zip(fits, self._random_folds(len(fits), seed), strict=True):
-            predictions[rows] = self.Y[rows] - self.residuals(fit, rows)
+            predictions[rows] = self.tested(fit, rows).prediction
         return predictions
 
-    def residuals(self, fit: FoldFit, rows: Indices) -> Array:
-        """Residuals of some rows, (rows, q), on the host."""
+    def tested(self, fit: FoldFit, rows: Indices) -> FoldFit:
+        """The fit with predictions and residuals, (rows, q) on the host, of some rows."""
         part = self.take(rows)
         space = self.space
         if space.on_host:
-            return fit.residuals(part.X, part.Y)
-        predicted = space.cast(part.X) @ space.put(fit.coef.T) + space.put(fit.intercept)
-        return np.asarray(space.get(space.cast(part.Y) - predicted), dtype=float)
+            return fit.tested(part.X, part.Y)
+        prediction = space.cast(part.X) @ space.put(fit.coef.T) + space.put(fit.intercept)
+        residual = np.asarray(space.get(space.cast(part.Y) - prediction), dtype=float)
+        return fit._replace(
+            residual=residual, prediction=np.asarray(space.get(prediction), dtype=float)
+        )
 
     @property
     def n_rows_given(self) -> int:

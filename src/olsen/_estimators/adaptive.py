@@ -211,8 +211,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     ) -> FittedResult:
         designs = [self._mixture_design(data, of_target, seed) for of_target in selection]
         members = solve_by_target(data, designs, float(self.n_estimators), options=options_of(self))
-        folds = _fold_fits(selection)
         rows = data.host_rows
+        folds = _fold_fits(selection, None if rows is None else rows.Y)
         if rows is not None and folds[0].residual is None:
             n_rows = rows.shape[0]
             folds = rows.with_errors(folds, FOLD_SEED, n_rows, n_rows)
@@ -282,8 +282,9 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         return None
 
 
-def _fold_fits(selection: list[MixtureSelection]) -> list[FoldFit]:
-    """The mixtures of all targets without each fold, scale included.
+def _fold_fits(selection: list[MixtureSelection], Y: Array | None) -> list[FoldFit]:
+    """The mixtures of all targets without each fold, scale included; `Y` (n, q) are the targets of
+    rows in memory.
 
     Residuals by which weights were chosen are smaller than residuals of new rows, and are enlarged
     to the estimated error.
@@ -292,12 +293,14 @@ def _fold_fits(selection: list[MixtureSelection]) -> list[FoldFit]:
     enlargement = np.array([choice.enlargement for choice in choices])
     fits = []
     for of_targets in zip(*(choice.fits for choice in choices), strict=True):
-        residuals = [fit.residual for fit in of_targets if fit.residual is not None]
-        residual = (
-            np.stack(residuals, axis=1) * enlargement if len(residuals) == len(of_targets) else None
-        )
         coef = np.stack([fit.coef for fit in of_targets])
-        fits.append(FoldFit(coef, np.array([fit.intercept for fit in of_targets]), residual))
+        fit = FoldFit(coef, np.array([fit.intercept for fit in of_targets]), None)
+        residuals = [fit.residual for fit in of_targets if fit.residual is not None]
+        if Y is not None and len(residuals) == len(of_targets):
+            residual = np.stack(residuals, axis=1)
+            y = np.stack([Y[fit.rows, t] for t, fit in enumerate(of_targets)], axis=1)
+            fit = fit._replace(residual=residual * enlargement, prediction=y - residual)
+        fits.append(fit)
     return fits
 
 

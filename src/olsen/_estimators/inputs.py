@@ -47,6 +47,7 @@ class Number(Interval):
         return not isinstance(val, (bool, np.bool_)) and bool(super().is_satisfied_by(val))
 
 
+PROBABILITY = Number(Real, 0, 1, closed="neither")
 COUNT = Number(Integral, 1, None, closed="left")
 POSITIVE = Number(Real, 0, None, closed="neither")
 # constraints that scikit-learn checks: of parameters common to all estimators, and of arguments of
@@ -57,7 +58,9 @@ COMMON = {
     "verbose": ["verbose"],
 }
 ARGUMENTS = {
-    "coverage": [Number(Real, 0, 1, closed="neither")],
+    "coverage": [PROBABILITY],
+    "q": [PROBABILITY],
+    "adaptive_width": ["boolean", StrOptions({"auto"})],
     "method": [StrOptions({"auto", "jackknife+", "jackknife", "cv+", "normal"})],
     "share": [POSITIVE],
     "k": [Number(Real, 1, None, closed="both")],
@@ -71,6 +74,14 @@ MAX_REPEATED_FRACTION = 0.05  # of the rows may repeat others without a warning
 def check_arguments(caller: str, **arguments: Any) -> None:
     """Raise for arguments that violate the constraints in ARGUMENTS under their names."""
     validate_parameter_constraints(ARGUMENTS, arguments, caller)
+
+
+def probabilities(caller: str, name: str, argument: Any) -> list[float]:
+    """One probability or several as a list; raise for anything else under the argument's name."""
+    values = list(argument) if np.ndim(argument) == 1 else [argument]
+    for value in values or [argument]:
+        check_arguments(caller, **{name: value})
+    return values
 
 
 @contextmanager

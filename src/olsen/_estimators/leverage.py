@@ -148,6 +148,17 @@ class RowLeverage:
 AnyLeverage = Leverage | RowLeverage
 
 
+def widening(leverage: AnyLeverage, X: Any) -> Array:
+    """Factors (rows,) on the residuals in intervals of rows that are beyond the training rows.
+
+    The error of a prediction has a variance proportional to 1 + h. The training row that is
+    farthest has h / (1 - h) when it is held out; from one on it is beyond all others.
+    """
+    largest = leverage.largest
+    reference = min(1.0, largest / (1 - largest)) if largest < 1 else 1.0
+    return np.sqrt(np.maximum(1.0, (1 + leverage.absolute(X)) / (1 + reference)))
+
+
 def leverage_of(data: TrainingData, designs: Sequence[Design]) -> AnyLeverage:
     """Leverage from training data, from the rows where columns are more; may read the data twice."""
     n = designs[0].n_rows

@@ -19,6 +19,7 @@ from sklearn.impute import MissingIndicator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from .error_estimates import AdaptiveWidth
 from .fitted import FittedEnsemble
 from .inputs import check_arguments
 from .summary import Feature, Summary, columns_of_model, write_report
@@ -43,7 +44,12 @@ class PipelineParts(NamedTuple):
 
 
 def predict_interval(
-    model: Any, X: Any, coverage: float = 0.9, method: str = "auto"
+    model: Any,
+    X: Any,
+    coverage: float | Sequence[float] = 0.9,
+    method: str = "auto",
+    *,
+    adaptive_width: AdaptiveWidth = "auto",
 ) -> NDArray[np.float64]:
     """Intervals that hold new observations with the given probability, from an ensemble or a whole
     pipeline.
@@ -56,15 +62,21 @@ def predict_interval(
         transformed back to the original target.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_columns)
         Rows to predict, in the form that the pipeline takes.
-    coverage : float, default=0.9
-        Probability that a new observation falls inside.
+    coverage : float or sequence of float, default=0.9
+        Probability that a new observation falls inside; several probabilities give as many arrays
+        of intervals.
     method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
         As in :meth:`OLSEnsembleRegressor.predict_interval`.
+    adaptive_width : bool or "auto", default="auto"
+        Whether widths are scaled by a smooth function of the prediction, as in
+        :meth:`OLSEnsembleRegressor.predict_interval`; of the transformed target, if the target was
+        transformed.
 
     Returns
     -------
     interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Lower and upper ends.
+        Lower and upper ends; for several coverages with a first axis more, whose entries belong to
+        the coverages.
 
     Notes
     -----
@@ -85,13 +97,15 @@ def predict_interval(
     """
     parts = _split_ensemble(model)
     ends: NDArray[np.float64] = parts.estimator.predict_interval(
-        parts.transform(X), coverage, method
+        parts.transform(X), coverage, method, adaptive_width=adaptive_width
     )
     if parts.inverse is None or not np.isfinite(ends).all():  # infinite ends need no transformation
         return ends
-    low = parts.inverse(ends[..., 0])
-    middle = parts.inverse(ends.mean(axis=-1))
-    high = parts.inverse(ends[..., 1])
+    n_coverages = len(ends) if np.ndim(coverage) else 0
+    inverse = _of_entries(parts.inverse, n_coverages)
+    low = inverse(ends[..., 0])
+    middle = inverse(ends.mean(axis=-1))
+    high = inverse(ends[..., 1])
     increasing = np.all((low <= middle) & (middle <= high))
     decreasing = np.all((high <= middle) & (middle <= low))
     if not (increasing or decreasing):
@@ -101,6 +115,71 @@ def predict_interval(
             " transformed target."
         )
     return np.stack([np.minimum(low, high), np.maximum(low, high)], axis=-1)
+
+
+def predict_quantiles(
+    model: Any,
+    X: Any,
+    q: float | Sequence[float],
+    method: str = "auto",
+    *,
+    adaptive_width: AdaptiveWidth = "auto",
+) -> NDArray[np.float64]:
+    """Quantiles of new observations, from an ensemble or a whole pipeline.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        As in :func:`predict_interval`. A transformed target must have a transformer that increases,
+        such as the logarithm, so that quantiles stay quantiles.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_columns)
+        Rows to predict, in the form that the pipeline takes.
+    q : float or sequence of float
+        Probabilities strictly between 0 and 1.
+    method, adaptive_width
+        As in :func:`predict_interval`.
+
+    Returns
+    -------
+    quantiles : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        As from :meth:`OLSEnsembleRegressor.predict_quantiles`; for several probabilities with a
+        first axis more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import olsen
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> model = make_pipeline(StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()).fit(X, X[:, 0])
+    >>> olsen.predict_quantiles(model, X[:2], [0.1, 0.5, 0.9]).shape
+    (3, 2)
+    """
+    parts = _split_ensemble(model)
+    levels = np.ravel(q)
+    quantiles: NDArray[np.float64] = parts.estimator.predict_quantiles(
+        parts.transform(X), levels.tolist(), method, adaptive_width=adaptive_width
+    )
+    if parts.inverse is not None and np.isfinite(quantiles).all():
+        quantiles = _of_entries(parts.inverse, len(levels))(quantiles)
+        in_order = quantiles[np.argsort(levels)]
+        if not np.all(np.diff(in_order, axis=0) >= 0):
+            raise ValueError(
+                "the inverse of the target's transformer is undefined or does not increase where"
+                " quantiles lie: take the quantiles of the regressor_ of the"
+                " TransformedTargetRegressor, for the transformed target."
+            )
+    return quantiles if np.ndim(q) else quantiles[0]
+
+
+def _of_entries(
+    inverse: Callable[[NDArray[Any]], NDArray[Any]], count: int
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Inverse of a target's transformer for arrays with a first axis of `count` entries, if any."""
+    if count == 0:
+        return inverse
+    return lambda values: np.stack([inverse(entry) for entry in values])
 
 
 def leverage(model: Any, X: Any) -> NDArray[np.float64]:
@@ -191,7 +270,7 @@ def report(model: Any, path: str | os.PathLike[str]) -> None:
     write_report(parts.estimator, path, parts.features)
 
 
-for function in (leverage, predict_interval, report, summary):
+for function in (leverage, predict_interval, predict_quantiles, report, summary):
     function.__module__ = "olsen"  # the public import path
 
 

@@ -5,7 +5,7 @@ data and method.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from statistics import NormalDist
@@ -17,16 +17,28 @@ from sklearn.base import BaseEstimator
 
 from .._data.dask_rows import is_dask
 from .._data.device_rows import lives_elsewhere
-from .._data.fits import NeedsRows
+from .._data.fits import ChangedRows, FoldFit, NeedsRows
 from .._data.moments import Moments
 from .._data.splits import FOLD_SEED, counted_splits
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
 from .._members.ensemble import Refit, cross_fit, solve_ensemble
 from .._members.limit import drawable
-from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
-from .inputs import check_arguments, on_host, options_of, validate_new_rows
-from .leverage import AnyLeverage, leverage_of
+from .error_estimates import (
+    AdaptiveWidth,
+    CVPlus,
+    Jackknife,
+    JackknifeIntervals,
+    MomentErrors,
+    NewRows,
+    NormalIntervals,
+    Refits,
+    at_predictions,
+    mean_inverse,
+    solve_draws,
+)
+from .inputs import check_arguments, on_host, options_of, probabilities, validate_new_rows
+from .leverage import AnyLeverage, leverage_of, widening
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Array = NDArray[np.float64]
@@ -61,22 +73,28 @@ class UncertaintyMixin(BaseEstimator):
     """Standard errors and intervals from the result of a fit, cached with that result."""
 
     def predict_interval(
-        self, X: Any, coverage: float = 0.9, method: str = "auto"
+        self,
+        X: Any,
+        coverage: float | Sequence[float] = 0.9,
+        method: str = "auto",
+        *,
+        adaptive_width: AdaptiveWidth = "auto",
     ) -> NDArray[np.float64]:
-        """Intervals that hold new observations with the given probability.
+        r"""Intervals that hold new observations with the given probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows to predict.
-        coverage : float, default=0.9
-            Probability that a new observation falls inside.
+        coverage : float or sequence of float, default=0.9
+            Probability that a new observation falls inside; several probabilities give as many
+            arrays of intervals.
         method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
             - ``"jackknife+"`` leaves out one training row at a time and moves the centre of the
               interval accordingly. It needs the rows in memory, and members of a given size, or
               uniform ones.
-            - ``"jackknife"`` uses the same residuals and gives all intervals the same width. It
-              needs little more memory than the training rows take.
+            - ``"jackknife"`` uses the same residuals around the prediction. It needs little more
+              memory than the training rows take.
             - ``"cv+"`` leaves out folds: the folds in which schemes and weights were chosen, at no
               further cost; for other members the folds of `cv` (groups stay together); otherwise
               ten random folds, or five if the data are in blocks, on a cluster or on a device and
@@ -85,22 +103,36 @@ class UncertaintyMixin(BaseEstimator):
               quantile of the normal distribution.
             - ``"auto"``: cv+ if schemes were chosen; otherwise jackknife+ if the rows are in
               memory, without groups, and memory allows; otherwise cv+.
+        adaptive_width : bool or "auto", default="auto"
+            Whether widths are scaled by a smooth function of the prediction, the size of held-out
+            residuals there. ``"auto"``: where a test of the absolute residuals against the
+            prediction is significant at 1 %, and not with ``method="normal"``.
 
         Returns
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
             Lower and upper ends; infinite where there are too few training rows for the coverage.
             The lower end is never above the upper one: where the order statistics of a low coverage
-            cross, the two ends are exchanged, which covers more.
+            cross, the two ends are exchanged, which covers more. For several coverages there is a
+            first axis more: ``interval[i]`` belongs to ``coverage[i]``.
 
         Notes
         -----
-        Status: for exchangeable rows (or groups of rows), and members that were not chosen with
-        their targets, jackknife+ and cv+ cover at least 1 - 2 (1 - coverage) (theorem; for cv+ up
-        to a term that vanishes with the rows of a fold). In simulation the coverage is close to
-        `coverage`, also after tuning (asymptotic; residuals of schemes that were chosen with the
-        targets are enlarged to the estimated error, a heuristic). The plain jackknife and
-        ``"normal"`` carry no guarantee. Interval width does not adapt to heteroskedastic noise.
+        Status: for exchangeable rows (or groups of rows), members that were not chosen with their
+        targets and ``adaptive_width=False``, jackknife+ and cv+ cover at least 1 - 2 (1 - coverage)
+        (theorem; for cv+ up to a term that vanishes with the rows of a fold). In simulation the
+        coverage is close to `coverage`, also after tuning and with adaptive widths (asymptotic;
+        residuals of schemes that were chosen with the targets are enlarged to the estimated error,
+        a heuristic). The plain jackknife and ``"normal"`` carry no guarantee.
+
+        Rows beyond the training rows have wider intervals: with the leverage h of :meth:`leverage`
+        before it is divided by the largest, a residual counts
+        :math:`\sqrt{(1 + h(x)) / (1 + \bar h)}` times, at least once, with
+        :math:`\bar h = h_l / (1 - h_l)`, at most 1, of the training row that is farthest: the
+        standard deviation of a prediction error is proportional to :math:`\sqrt{1 + h}` for
+        penalised least squares with the prior variances that the penalty stands for. Data in blocks
+        are read twice more for it; where the leverage is not known, after a pickle without training
+        rows, residuals count once.
 
         Examples
         --------
@@ -112,34 +144,138 @@ class UncertaintyMixin(BaseEstimator):
         >>> round(float(((low <= y[300:]) & (y[300:] <= high)).mean()), 1)
         0.9
         """
+        check_arguments("predict_interval", method=method, adaptive_width=adaptive_width)
+        coverages = probabilities("predict_interval", "coverage", coverage)
+        self._interval_errors(
+            method, adaptive_width, "predict_interval"
+        )  # refuses before X is read
+        rows, to_input_space = self._on_host(X)
+        ends = self._intervals(rows, coverages, self._widening(rows), method, adaptive_width)
+        return self._in_shape_of(coverage, ends, to_input_space)
+
+    def predict_quantiles(
+        self,
+        X: Any,
+        q: float | Sequence[float],
+        method: str = "auto",
+        *,
+        adaptive_width: AdaptiveWidth = "auto",
+    ) -> NDArray[np.float64]:
+        """Quantiles of new observations, from signed held-out residuals.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows to predict.
+        q : float or sequence of float
+            Probabilities strictly between 0 and 1.
+        method, adaptive_width
+            As in :meth:`predict_interval`.
+
+        Returns
+        -------
+        quantiles : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            Values below which new observations fall with probability `q`; infinite where there are
+            too few training rows. For several probabilities there is a first axis more, so that
+            ``low, median, high = model.predict_quantiles(X, [0.05, 0.5, 0.95])``.
+
+        Notes
+        -----
+        Status: asymptotic. Residuals above and below the prediction are used separately, whereas
+        :meth:`predict_interval` uses their absolute values: where the distribution of the target is
+        skewed, quantiles of 5 and 95 % leave equal probabilities on both sides, and intervals do
+        not.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from olsen import AdaptiveOLSEnsembleRegressor
+        >>> X = np.random.default_rng(0).standard_normal((300, 2))
+        >>> y = X[:, 0] + np.random.default_rng(1).exponential(size=300)
+        >>> model = AdaptiveOLSEnsembleRegressor().fit(X, y)
+        >>> low, median, high = model.predict_quantiles(X[:5], [0.05, 0.5, 0.95])
+        >>> bool(np.all(high - median > median - low))
+        True
+        """
+        check_arguments("predict_quantiles", method=method, adaptive_width=adaptive_width)
+        levels = probabilities("predict_quantiles", "q", q)
+        errors = self._interval_errors(method, adaptive_width, "predict_quantiles")
+        rows, to_input_space = self._on_host(X)
+        new = self._new_rows(rows, self._widening(rows), errors)
+        quantiles = errors.quantiles(new, levels)
+        return self._in_shape_of(q, quantiles, to_input_space)
+
+    def _intervals(
+        self,
+        rows: Any,
+        coverages: list[float],
+        widening: Array,
+        method: str = "auto",
+        adaptive_width: AdaptiveWidth = "auto",
+    ) -> Array:
+        """Intervals (coverages, rows, q, 2) of checked rows with factors (rows,) on their widths."""
+        errors = self._interval_errors(method, adaptive_width, "predict_interval")
+        new = self._new_rows(rows, widening, errors)
+        return np.sort(errors.interval(new, coverages), axis=3)
+
+    def _interval_errors(self, method: str, adaptive_width: AdaptiveWidth, caller: str) -> Any:
+        """Held-out errors by a method, cached with the result of the fit."""
         fitted = self._result()
-        check_arguments("predict_interval", coverage=coverage, method=method)
-        obstacle = self._why_no_jackknife()
+        obstacle = self._why_no_jackknife(caller)
         if method == "auto":
             method = "jackknife+" if not obstacle and self._jackknife().plus_is_cheap else "cv+"
         elif method.startswith("jackknife") and obstacle:
             error_class = NeedsRows if fitted.rows is None else ValueError
             raise error_class(f"method={method!r} leaves out rows one at a time, but {obstacle}.")
-        rows, to_input_space = self._on_host(X)
-        if method == "cv+":
-            ends = self._cv_plus().interval(rows, coverage)
-        elif method == "normal":
-            prediction = self._predict_on_host(rows)
-            mse = self._error("predict_interval(method='normal')")
-            half_width = NormalDist().inv_cdf((1 + coverage) / 2) * np.sqrt(mse)
-            ends = np.stack([prediction - half_width, prediction + half_width], axis=2)
-        else:
-            prediction = self._predict_on_host(rows)
-            ends = self._jackknife().interval(
-                rows, prediction, coverage, plus=method == "jackknife+"
-            )
-        ends = np.sort(ends, axis=2)
-        intervals: NDArray[np.float64] = to_input_space(
-            ends[:, 0] if self.coef_.ndim == 1 else ends
-        )
-        return intervals
+        key = f"errors by {method} with adaptive_width={adaptive_width}"
+        if key not in fitted.computed:
+            fitted.computed[key] = self._errors_by(method, adaptive_width, obstacle, caller)
+        return fitted.computed[key]
 
-    def _why_no_jackknife(self) -> str:
+    def _errors_by(
+        self, method: str, adaptive_width: AdaptiveWidth, obstacle: str, caller: str
+    ) -> Any:
+        match method:
+            case "cv+":
+                return replace(self._cv_plus(), adaptive_width=adaptive_width)
+            case "normal":
+                held_out_method = "cv+" if obstacle else "jackknife"
+                held_out = None
+                if adaptive_width is True:
+                    held_out = self._errors_by(held_out_method, True, obstacle, caller)
+                return NormalIntervals.of(self._error(f"{caller}(method='normal')"), held_out)
+        return JackknifeIntervals(self._jackknife(), method == "jackknife+", adaptive_width)
+
+    def _new_rows(self, rows: Any, widening: Array, errors: Any) -> NewRows:
+        """Checked rows with their predictions, and the widths of their intervals in units of the
+        residuals.
+        """
+        prediction = self._predict_on_host(rows)
+        sizes = at_predictions(errors.sizes, prediction)
+        return NewRows(rows, prediction, widening[:, None] * sizes)
+
+    def _widening(self, rows: Any) -> Array:
+        """Factors (rows,) on residuals by the leverage of rows; ones where the leverage is unknown."""
+        try:
+            leverage = self._leverage()
+        except ChangedRows:
+            raise
+        except (NeedsRows, MemoryError):
+            return np.ones(rows.shape[0])
+        return widening(leverage, rows)
+
+    def _training_leverage(self) -> Array:
+        """Leverages (rows,) of training rows in memory."""
+        rows = self._result().need_rows("the leverage of training rows")
+        return self._leverage().absolute(rows.X)
+
+    def _in_shape_of(self, levels: Any, values: Array, to_input_space: Any) -> NDArray[np.float64]:
+        """Values (levels, rows, q, ...) without the axes of a single level and a single target."""
+        values = values[:, :, 0] if self.coef_.ndim == 1 else values
+        shaped: NDArray[np.float64] = to_input_space(values if np.ndim(levels) else values[0])
+        return shaped
+
+    def _why_no_jackknife(self, caller: str) -> str:
         """Reason why the jackknife does not apply to this fit, and what to do instead; empty if it
         applies.
         """
@@ -158,7 +294,7 @@ class UncertaintyMixin(BaseEstimator):
             return ""
         rereadable = fitted.data is not None and fitted.data.can_be_read_again
         alternative = "; method='cv+' reads the data again" if rereadable else ""
-        return f"predict_interval has no training rows: {fitted.why_no_rows}{alternative}"
+        return f"{caller} has no training rows: {fitted.why_no_rows}{alternative}"
 
     def leverage(self, X: Any) -> NDArray[np.float64]:
         r"""Distance of rows from the training rows, in units of the training row that is farthest.
@@ -355,15 +491,11 @@ class UncertaintyMixin(BaseEstimator):
         fitted.need_data(purpose)
         return self._cv_plus().mse
 
-    def _keep_errors(self, errors: list[Array]) -> None:
-        """Store residuals of held-out rows of each fold with the result of a fit from sums, which
-        has none.
+    def _keep_errors(self, folds: list[FoldFit]) -> None:
+        """Store the fits of the folds with residuals of held-out rows, which the result of a fit
+        from sums does not have.
         """
-        folds = self._result().folds or []
-        with_residuals = [
-            fit._replace(residual=residual) for fit, residual in zip(folds, errors, strict=True)
-        ]
-        self._fitted = replace(self._result(), folds=with_residuals)
+        self._fitted = replace(self._result(), folds=folds)
 
     # Computed once
 

@@ -198,5 +198,5 @@ def cross_fit(
     fits = []
     for train, test in splits:
         fit = refit.fit(rows.take(train), len(train), options)
-        fits.append(fit._replace(residual=rows.residuals(fit, test)))
+        fits.append(rows.tested(fit, test))
     return fits

@@ -256,7 +256,9 @@ def _cross_validated_half_width(model: Any, X: Array) -> float | None:
     """
     if model._result().folds is None:
         return None
-    lower, upper = model._cv_plus().interval(X[:MOST_POINTS], COVERAGE).reshape(-1, 2).T
+    X = X[:MOST_POINTS]
+    # no training row is beyond the training rows
+    lower, upper = model._intervals(X, [COVERAGE], np.ones(len(X))).reshape(-1, 2).T
     return float(np.mean(upper - lower)) / 2
 
 

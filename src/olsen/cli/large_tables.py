@@ -199,15 +199,15 @@ def fit(
         fits is not None and fits[0].residual is None
     ):  # intervals are computed from the errors of the sample
         model._keep_errors(
-            [fit.residuals(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)]
+            [fit.tested(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)]
         )
     # a small table was loaded by the model, so that its moments are still to be summed
     return data.summary.parts if data.is_summed else data.fold_moments(FOLDS, FOLD_SEED), X, y
 
 
 def predictions(
-    table: ParquetTable, encoding: Encoding, predict: Callable[[Any], Array], tell: Tell
-) -> Iterator[Array]:
+    table: ParquetTable, encoding: Encoding, predict: Callable[[Any], T], tell: Tell
+) -> Iterator[T]:
     """Apply `predict` to consecutive blocks of rows."""
     if not table.n_rows:
         raise TableError(f"{table.path.name} has a header but no rows.")

@@ -22,6 +22,7 @@ depend on the targets through D, the squares of A D sum to those of R D.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,6 +35,14 @@ from ..._execution.threads import Threads, one_blas_thread
 from ..._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit
 from ..chunks import dense_chunks, order_statistic_rank
 from ..result import FittedResult
+from .widths import (
+    AdaptiveWidth,
+    NewRows,
+    ResidualSize,
+    at_predictions,
+    signed_rank,
+    sizes_of_targets,
+)
 
 Array = NDArray[np.float64]
 
@@ -86,35 +95,52 @@ class Jackknife:
         cheap_bytes = min(MAX_CHEAP_BYTES, memory.available_bytes() / 4)
         return "_changes" in vars(self) or self._bytes <= cheap_bytes
 
-    def interval(self, X: Any, prediction: Array, coverage: float, plus: bool) -> Array:
-        """Lower and upper ends, shape (rows, q, 2), for new rows X with their predictions of shape
-        (rows, q).
+    @property
+    def predictions(self) -> Array:
+        """Leave-one-out predictions, (n, q)."""
+        assert self.fitted.rows is not None
+        return np.asarray(self.fitted.rows.Y - self.residuals)
+
+    def order_statistics(
+        self, new: NewRows, errors: Array, ranks: Sequence[int], *, plus: bool
+    ) -> Array:
+        """Order statistics (ranks, rows, q) of predictions plus `errors` (n, q) times the widths of
+        new rows; infinite for ranks beyond the rows.
         """
-        n, _, q = self._shape
-        rank = order_statistic_rank(coverage, n)
-        if rank > n:
-            return np.tile([-np.inf, np.inf], (len(prediction), q, 1))
-        if not plus:
-            half_width = np.partition(np.abs(self.residuals), rank - 1, axis=0)[rank - 1]
-            return np.stack([prediction - half_width, prediction + half_width], axis=2)
+        n = len(errors)
+        positions = np.clip(np.array(ranks) - 1, 0, n - 1)
+        if plus:
+            values = self._plus_order_statistics(new, errors, positions)
+        else:
+            of_errors = np.sort(errors, axis=0)[positions]  # (ranks, q)
+            values = new.prediction + new.widths * of_errors[:, None]
+        values[np.array(ranks) > n] = np.inf
+        values[np.array(ranks) < 1] = -np.inf
+        return values
+
+    def _plus_order_statistics(
+        self, new: NewRows, errors: Array, positions: NDArray[np.int64]
+    ) -> Array:
+        """The same of leave-one-out predictions plus errors."""
+        n, q = errors.shape
         deletion, changes = self._changes
         mean_x = deletion.rows.problem.means[0]
-        half_widths = np.abs(deletion.residual)
 
-        def ends(start: int, stop: int) -> Array:
-            ends_of_rows = np.empty((stop - start, q, 2))
-            for chunk, rows in dense_chunks(X[start:stop], 32.0 * n):
+        def of_rows(start: int, stop: int) -> Array:
+            part = np.empty((len(positions), stop - start, q))
+            predictions = new.prediction[start:stop]
+            widths = new.widths[start:stop]
+            for chunk, rows in dense_chunks(new.X[start:stop], 32.0 * n):
                 for t in range(q):
                     change = deletion.offset[:, t] + (rows - mean_x) @ changes[t]
-                    leave_one_out = prediction[start:stop][chunk, t, None] - change  # (rows, n)
-                    lower = leave_one_out - half_widths[:, t]
-                    upper = leave_one_out + half_widths[:, t]
-                    ends_of_rows[chunk, t, 0] = np.partition(lower, n - rank)[:, n - rank]
-                    ends_of_rows[chunk, t, 1] = np.partition(upper, rank - 1)[:, rank - 1]
-            return ends_of_rows
+                    values = predictions[chunk, t, None] - change  # (rows, n)
+                    values += widths[chunk, t, None] * errors[:, t]
+                    part[:, chunk, t] = np.partition(values, positions)[:, positions].T
+            return part
 
-        chunk = max(1, -(-len(prediction) // 8))
-        return np.concatenate(self.threads.quiet()(ends, len(prediction), chunk=chunk))
+        n_new = len(new.prediction)
+        chunk = max(1, -(-n_new // 8))
+        return np.concatenate(self.threads.quiet()(of_rows, n_new, chunk=chunk), axis=1)
 
     def std(self, X: Any, constant: float = 1.0) -> Array:
         """Standard error of the expected X b + constant * intercept, shape (rows, q)."""
@@ -212,3 +238,48 @@ class Jackknife:
         predicted = sums.mean_y + scale * (problem.Y - sums.residual - sums.mean_y)
         offset = scale * sums.moved + (1 - scale) * sums.mean_change
         return _Deletion(problem.Y - predicted, offset, sums, rows)
+
+
+@dataclass(frozen=True)
+class JackknifeIntervals:
+    """Intervals from leave-one-out residuals, with the centre moved for each left-out row if `plus`."""
+
+    jackknife: Jackknife
+    plus: bool
+    adaptive_width: AdaptiveWidth
+
+    @cached_property
+    def sizes(self) -> list[ResidualSize]:
+        """Size of the residuals of each target as a function of the prediction."""
+        residuals = self.jackknife.residuals
+        return sizes_of_targets(
+            self.jackknife.predictions, residuals, len(residuals), self.adaptive_width
+        )
+
+    @property
+    def held_out_predictions(self) -> Array:
+        """Leave-one-out predictions, (n, q)."""
+        return self.jackknife.predictions
+
+    def interval(self, new: NewRows, coverages: Sequence[float]) -> Array:
+        """Lower and upper ends, shape (coverages, rows, q, 2)."""
+        errors = np.abs(self._normalised)
+        n = len(errors)
+        ranks = [order_statistic_rank(coverage, n) for coverage in coverages]
+        mirrored = [n + 1 - rank for rank in ranks]
+        upper = self.jackknife.order_statistics(new, errors, ranks, plus=self.plus)
+        lower = self.jackknife.order_statistics(new, -errors, mirrored, plus=self.plus)
+        return np.stack([lower, upper], axis=3)
+
+    def quantiles(self, new: NewRows, levels: Sequence[float]) -> Array:
+        """Quantiles of new observations, shape (levels, rows, q), from signed residuals."""
+        errors = self._normalised
+        n = len(errors)
+        ranks = [signed_rank(level, n, order_statistic_rank) for level in levels]
+        return self.jackknife.order_statistics(new, errors, ranks, plus=self.plus)
+
+    @cached_property
+    def _normalised(self) -> Array:
+        """Residuals (n, q) divided by their sizes."""
+        predictions = self.jackknife.predictions
+        return np.asarray(self.jackknife.residuals / at_predictions(self.sizes, predictions))
