@@ -3,6 +3,7 @@
 import csv
 import errno
 import io
+import json
 import os
 import re
 import subprocess
@@ -370,7 +371,7 @@ def test_predictions_are_those_of_the_model(olsen, olsen_json, csv_file, model_f
     code, text, err = olsen(*predict, out=path, interval=0.9)
     assert code == 0 and text == "" and "60 predictions" in err
     predictions = np.genfromtxt(path, delimiter=",", names=True)
-    assert predictions.dtype.names == ("predicted_yield", "lower", "upper")
+    assert predictions.dtype.names == ("predicted_yield", "lower", "upper", "far_row")
     with csv_file.open() as file:
         table = list(csv.DictReader(file))
     observed = np.array([float(row["yield"]) for row in table])
@@ -378,11 +379,13 @@ def test_predictions_are_those_of_the_model(olsen, olsen_json, csv_file, model_f
     covered = (predictions["lower"] <= observed) & (observed <= predictions["upper"])
     assert covered.mean() >= 0.8
     error = np.sqrt(np.mean((predictions["predicted_yield"] - observed) ** 2))
-    for name, values in olsen_json(*predict, interval=0.9).items():
+    exact = olsen_json(*predict, interval=0.9)
+    assert exact.pop("far_row") == [False] * 60
+    for name, values in exact.items():
         rounding = np.abs(np.subtract(values, predictions[name])).max()
         assert 0 < rounding < 1e-3 * error, "digits that say nothing are not written"
     code, joined, _ = olsen(*predict, id="yield")
-    assert code == 0 and joined.startswith("yield,predicted_yield\n")
+    assert code == 0 and joined.startswith("yield,predicted_yield,far_row\n")
     assert olsen(*predict, out=tmp_path / "p.parquet")[0] == 0
     code, out, err = olsen(*predict, id="a")
     assert (code, err) == (0, ""), "a column of the model may name the rows"
@@ -391,6 +394,33 @@ def test_predictions_are_those_of_the_model(olsen, olsen_json, csv_file, model_f
     write(tmp_path / "new.csv", table, ["region", *"edcba"])
     _, out, _ = olsen("predict", model_file, tmp_path / "new.csv")
     assert_array_equal(read_numbers(out, "predicted_yield"), predictions["predicted_yield"])
+
+
+@pytest.mark.parametrize("target", ["y", "far_row"])
+def test_far_rows_are_marked_and_counted(olsen, olsen_json, folder, target):
+    """Rows beyond twice the largest leverage of the training rows; models without rows mark none."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((60, 3))
+    names = ["a", "b", "c", target]
+    table = [dict(zip(names, [*row, row.sum()], strict=True)) for row in X]
+    write("t.csv", table)
+    write(
+        "new.csv", [row | {"a": 1000.0} if i in (1, 3) else row for i, row in enumerate(table[:4])]
+    )
+    assert olsen("fit", "t.csv", target=target, out="m.skops")[0] == 0
+    mark = "is_far_row" if target == "far_row" else "far_row"
+    code, out, err = olsen("predict", "m.skops", "new.csv", "--escape-formulas")
+    assert code == 0 and "note: 2 of 4 rows" in err and mark in err
+    assert [row[mark] for row in read(out)] == ["False", "True", "False", "True"]
+    assert json.loads(olsen("predict", "m.skops", "new.csv", "--json")[1])[mark] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert olsen("predict", "m.skops", "t.csv")[2] == ""
+    assert olsen("fit", "t.csv", target=target, out="s.skops", no_intervals=True)[0] == 0
+    assert list(olsen_json("predict", "s.skops", "new.csv")) == [f"predicted_{target}"]
 
 
 # risk and reproduce

@@ -154,7 +154,7 @@ def test_predictions_are_replaced_with_force_only(olsen, folder, name):
     else:
         header = Path(name).read_text().splitlines()[0]
         columns = header.split("\t" if name == "p.tsv" else ",")
-    assert columns == ["predicted_y", "lower", "upper"]
+    assert columns == ["predicted_y", "lower", "upper", "far_row"]
 
 
 def test_write_protected_files_are_not_replaced(olsen_refuses, folder, monkeypatch):
@@ -180,7 +180,7 @@ def test_pipes_and_devices_are_written_directly(olsen, folder):
 def test_limits_never_have_the_name_of_the_target(olsen, olsen_json, folder):
     assert olsen("fit", "lower.csv", target="lower", members=5, out="l.skops")[0] == 0
     predictions = olsen_json("predict", "l.skops", "lower.csv", interval=0.9)
-    assert list(predictions) == ["predicted_lower", "lower_limit", "upper_limit"]
+    assert list(predictions) == ["predicted_lower", "lower_limit", "upper_limit", "far_row"]
     lower, centre, upper = (
         predictions[name] for name in ("lower_limit", "predicted_lower", "upper_limit")
     )

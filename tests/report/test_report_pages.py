@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 
@@ -168,6 +169,18 @@ def test_ticks_have_as_many_decimals_as_each_other():
                 number = float(text.replace("\N{MINUS SIGN}", "-"))
                 assert number == pytest.approx(value, rel=1e-9, abs=1e-12 * abs(limits[1]))
                 assert limits[0] <= value <= limits[1]
+
+
+def test_the_farthest_training_rows_are_named():
+    X, y = problem()
+    X = X.copy()
+    X[17] *= 20
+    model, summary = summary_of(X, y)
+    far = summary["far_rows"]
+    leverage = model.leverage(X)
+    assert far["row"][0] == 18 and len(far["row"]) == 5
+    assert_allclose(far["leverage"], np.sort(leverage)[:-6:-1] / leverage.mean())
+    assert "row 18" in pages.render(summary)
 
 
 @pytest.fixture(scope="module")

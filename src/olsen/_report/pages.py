@@ -52,6 +52,7 @@ def render(summary: dict[str, Any]) -> str:
         element("div", choice + _profile(summary["columns"], data["columns"])),
         _effects(summary),
         *_scatter_plots(summary["predictions"]),
+        _far_rows(summary["far_rows"]),
     ]
     body = [
         element("h1", escape(title), title=shortened(data["target"], 300)),
@@ -363,6 +364,23 @@ def _scatter_plots(predictions: dict[str, Any]) -> list[str]:
         _figure("predicted", fit.title, fit.render(), fit_caption),
         _figure("residuals", residual.title, residual.render(), residual_caption),
     ]
+
+
+def _far_rows(far_rows: dict[str, list[float]] | None) -> str:
+    """Table of the training rows with the largest leverages; empty if unknown."""
+    if far_rows is None:
+        return ""
+    rows = []
+    for row, leverage, observed, predicted in zip(*far_rows.values(), strict=True):
+        cells = [number(leverage, ".3g"), number(observed), number(predicted)]
+        rows.append(TableRow(f"row {row}", cells))
+    caption = (
+        "Rows of the fit, counted from 1, that are farthest from the others in the columns that count:"
+        " their leverage in multiples of the mean. The largest is also the unit of olsen predict,"
+        " which marks new rows of more than twice as much."
+    )
+    table = _table("far", ("leverage", "observed", "predicted"), rows)
+    return _figure("far-rows", "Farthest rows", table, caption)
 
 
 def _columns_table(summary: dict[str, Any]) -> str:

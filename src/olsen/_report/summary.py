@@ -32,6 +32,7 @@ Array = NDArray[np.float64]
 
 COVERAGE = 0.9
 MOST_POINTS = 2000  # points in the scatter plots; more would only make the file large
+MOST_FAR_ROWS = 5  # in the table of leverages
 MOST_COLUMNS = 5000  # columns that are listed with their coefficients
 
 
@@ -74,8 +75,8 @@ def summarise(
     -------
     dict
         ``data``, ``model``, ``errors``, ``effects`` (the largest, of input columns), ``columns``
-        (those of the ensemble, all or many), ``choice``, ``curve``, ``predictions``, ``command``,
-        ``versions``.
+        (those of the ensemble, all or many), ``choice``, ``curve``, ``predictions``, ``far_rows``,
+        ``command``, ``versions``.
     """
     held_out_predictions = np.ravel(model.cv_prediction_) if left_out is None else left_out
     is_held_out = len(held_out_predictions) == len(X)
@@ -104,8 +105,26 @@ def summarise(
         errors=errors,
         points={**_thinned(y, predicted), "left_out": is_held_out},
         half_width=half_width,
+        far_rows=_farthest_rows(model, y, predicted),
         **about,
     )
+
+
+def _farthest_rows(model: Any, y: Array, predicted: Array) -> dict[str, list[float]] | None:
+    """The training rows with the largest leverages, from 1, in multiples of the mean leverage; None
+    if memory does not allow them.
+    """
+    try:
+        leverage = model._training_leverage()
+    except MemoryError:
+        return None
+    farthest = np.argsort(-leverage, kind="stable")[:MOST_FAR_ROWS]
+    return {
+        "row": (farthest + 1).tolist(),
+        "leverage": (leverage[farthest] / (leverage.mean() or 1.0)).tolist(),
+        "observed": y[farthest].tolist(),
+        "predicted": predicted[farthest].tolist(),
+    }
 
 
 def summarise_folds(
@@ -190,6 +209,7 @@ def _collect(
     seed: int,
     command: str,
     out_of_core: bool = False,
+    far_rows: dict[str, list[float]] | None = None,
 ) -> dict[str, Any]:
     coef = np.ravel(model.to_linear_regression().coef_)
     adaptive = hasattr(model, "scheme_weights_")
@@ -230,6 +250,7 @@ def _collect(
         "choice": _schemes(model) if adaptive else None,
         "curve": None if adaptive else _curve(model),
         "predictions": points,
+        "far_rows": far_rows,
         "command": command,
         "versions": versions(),
     }

@@ -290,7 +290,8 @@ def predict(
     """Predict the rows of a table with a saved model.
 
     Parquet larger than a quarter of the free memory is read, predicted and written in blocks of
-    rows.
+    rows. The column far_row is True for rows beyond twice the largest leverage of the training rows;
+    models that were saved without training rows, or fitted in blocks, do not have it.
 
     Parameters
     ----------
@@ -353,6 +354,7 @@ def predict(
             model_name=model.name,
             row_names=row_names,
             coverage=interval,
+            notes=notes,
             tell=tell,
         )
         write = partial(

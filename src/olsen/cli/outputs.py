@@ -11,7 +11,7 @@ import csv
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -198,7 +198,7 @@ def _write_text(
 ) -> int:
     lines = csv.writer(file, delimiter=separator, lineterminator="\n")
     n_rows = 0
-    as_cell = _escaped if escape else str
+    as_cell: Callable[[Any], str] = (lambda cell: _escaped(str(cell))) if escape else str
     for columns in parts:
         if not n_rows:
             lines.writerow(map(as_cell, columns))

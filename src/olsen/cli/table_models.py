@@ -41,6 +41,7 @@ ALTERNATIVE_LIMIT_NAMES = (
     "lower_limit",
     "upper_limit",
 )  # if the target itself is named lower or upper
+FAR_LEVERAGE = 2.0  # of the training row that is farthest: leverage from which on a row is far
 
 
 @dataclass(frozen=True)
@@ -363,13 +364,14 @@ def open_rows(
     return table, strings_of(table, ids)
 
 
-def prediction_names(target: str) -> tuple[str, str, str]:
-    """Names of the column of predictions and of the limits of intervals; none is the target's, so
-    that predictions can be joined with the table.
+def prediction_names(target: str) -> tuple[str, str, str, str]:
+    """Names of the column of predictions, of the limits of intervals, and of the mark of far rows;
+    none is the target's, so that predictions can be joined with the table.
     """
     return (
         f"predicted_{target}",
         *(ALTERNATIVE_LIMIT_NAMES if target in LIMIT_NAMES else LIMIT_NAMES),
+        "is_far_row" if target == "far_row" else "far_row",
     )
 
 
@@ -391,27 +393,52 @@ def predictions(
     model_name: str,
     row_names: dict[str, list[str]],
     coverage: float | None,
+    notes: list[str],
     tell: terminal.Tell,
 ) -> Iterator[dict[str, Any]]:
     """Columns of row names and predictions, for consecutive blocks of rows; `model_name` is the
     name of the model file.
 
     With a `coverage` the limits of intervals follow the predictions: lower and upper, or lower_limit
-    and upper_limit if the target itself is named lower or upper.
+    and upper_limit if the target itself is named lower or upper. A last column marks far rows if the
+    model knows the leverage of its training rows; after the last block `notes` has their number.
     """
-    column_names = prediction_names(encoding.target)
+    name, *limits, far_name = prediction_names(encoding.target)
+    n_rows = 0
+    n_far = 0
 
-    def predict(part: Any) -> Array:
+    def predict(part: Any) -> dict[str, Any]:
+        X = encoding.features(part)
         with damaged_model(model_name, TableError):
-            return _predicted(model, encoding.features(part), rows_before(part), coverage)
+            values = _predicted(model, X, rows_before(part), coverage)
+            far = _far_rows(model, X)
+        columns: dict[str, Any] = dict(zip([name, *limits], values.T, strict=False))
+        return columns if far is None else {**columns, far_name: far}
 
     if isinstance(table, large_tables.ParquetTable):
         blocks = large_tables.predictions(table, encoding, predict, tell)
     else:
         tell("predicting", 0, table.num_rows)
         blocks = iter([predict(table)])
-    for values in blocks:
-        yield {**row_names, **dict(zip(column_names, values.T, strict=False))}
+    for columns in blocks:
+        n_rows += len(columns[name])
+        n_far += sum(columns.get(far_name, ()))
+        yield {**row_names, **columns}
+    if n_far:
+        notes.append(
+            f"{n_far} of {counted(n_rows, 'row')} are beyond twice the largest leverage of the"
+            f" training rows, marked in column {far_name}: their predictions are extrapolations."
+        )
+
+
+def _far_rows(model: TunedEnsemble, X: Array) -> list[bool] | None:
+    """Whether every row is far from the training rows; None if the model does not know."""
+    try:
+        leverage = model.leverage(X)
+    except (NeedsRows, MemoryError):
+        return None
+    far: list[bool] = (leverage >= FAR_LEVERAGE).tolist()
+    return far
 
 
 def _predicted(model: TunedEnsemble, X: Array, first_row: int, coverage: float | None) -> Array:
