@@ -295,11 +295,11 @@ loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask"
 
 NODES = {
     "_members": 27000,
-    "_estimators": 29200,
+    "_estimators": 29500,
     "_tuning": 18700,
     "cli": 17800,
     "theory": 18800,
-    "_report": 10200,
+    "_report": 11200,
     "_tables": 12000,
     "figures": 9400,
     "modules": 8000,

@@ -133,7 +133,7 @@ def test_fit_prints_what_a_person_wants_to_know(olsen, csv_file):
         "'region'",
     ):
         assert words in out
-    assert "  region  " in out and "region_south" not in out, "a category as a whole"
+    assert "  region: " in out and "region_south" not in out, "a category as a whole"
     code, out, _ = olsen("fit", members=10)
     assert code == 0 and "732 rows, 700 columns" in out, "the embedded example"
 

@@ -2,6 +2,7 @@
 
 import csv
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,8 @@ from olsen import (
     OLSEnsembleRegressorCV,
     TableEncoder,
 )
+from olsen._estimators.effects import Effects
+from olsen._estimators.pipelines import split_pipeline
 
 pytest.importorskip("skops")
 pytest.importorskip("pyarrow")
@@ -393,7 +396,7 @@ def test_intervals_and_summaries_of_whole_pipelines(model, X):
     for column in set(columns):
         expected = (dense @ np.where(columns == column, regressor.coef_, 0.0)).std()
         assert abs(effects[column]) == pytest.approx(expected, rel=1e-9)
-        assert f" {column} " in str(summary) and column in summary._repr_html_()
+        assert re.search(f" {column}(:| )", str(summary)) and column in summary._repr_html_()
 
 
 def test_standard_errors_of_factors(seed):
@@ -453,7 +456,8 @@ def test_the_report_of_a_pipeline_has_the_columns_that_went_in(tmp_path):
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     chart = page.partition('id="effects"')[2].partition('id="predicted"')[0]
     table = page.partition('id="columns"')[2]
-    for effect in package.summary(model).effects.itertuples():
+    effects = package.summary(model).effects
+    for effect in effects[effects["effect"] != 0].itertuples():
         assert f">{effect.column}</text>" in chart
         assert f"<title>{effect.column}: {effect.effect:.4g}" in chart
     assert "city_Oslo" in table and "city_Oslo" not in chart and "x0" not in page
@@ -469,6 +473,41 @@ def test_an_effect_keeps_its_sign_beside_a_missing_indicator():
     for rows in (X, misleading_names):
         effects = package.summary(model.fit(rows, y)).effects
         assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
+    drawn = Effects(model[-1], split_pipeline(model).features, errors=False).largest()[0]["drawn"]
+    assert drawn == model[-1].inclusion_[0], "an indicator is not averaged in"
+
+
+@pytest.mark.parametrize("drop", [None, "first"])
+def test_a_factor_has_the_difference_of_its_extreme_levels(drop):
+    """Express costs 7.45 more than standard; a level that was dropped has the coefficient zero."""
+    rng = np.random.default_rng(3)
+    prices = {"economy": -1.0, "express": 7.45, "standard": 0.0}
+    frame = pd.DataFrame({"kg": rng.normal(size=300), "ship": rng.choice(list(prices), 300)})
+    y = frame["kg"] + frame["ship"].map(prices) + 0.3 * rng.normal(size=300)
+    coding = make_column_transformer((OneHotEncoder(drop=drop), ["ship"]), remainder="passthrough")
+    model = make_pipeline(coding, AdaptiveOLSEnsembleRegressor()).fit(frame, y)
+    summary = package.summary(model)
+    row = summary.effects.set_index("column").loc["ship"]
+    assert (row["highest"], row["lowest"]) == ("express", "economy")
+    coef = summary.coefficients.set_index("feature")["coef"]
+    lowest = 0.0 if drop else coef["ship_economy"]
+    assert row["difference"] == pytest.approx(coef["ship_express"] - lowest)
+    assert abs(row["difference"] - 8.45) < 4 * row["difference_std"] < 1
+    assert summary.effects.set_index("column").loc["kg"].isna()[["difference", "highest"]].all()
+    assert "ship: express over economy" in str(summary)
+    levels = Effects(model[-1], split_pipeline(model).features, False).largest()[0]["levels"]
+    assert [level["name"] for level in levels] == ["express", "standard", "economy"]
+    scaled = make_pipeline(coding, StandardScaler(), AdaptiveOLSEnsembleRegressor()).fit(frame, y)
+    assert "difference" not in package.summary(scaled, std=False).effects, "units are lost"
+
+
+def test_a_transformed_target_is_marked_and_its_error_is_in_the_original_units_too():
+    y = np.exp(TARGET / 4)
+    model = TransformedTargetRegressor(ensemble(), func=np.log, inverse_func=np.exp)
+    facts = package.summary(model.fit(NUMBERS, y), std=False).facts
+    assert "transformed target" in facts["all values above"]
+    expected = np.sqrt(np.mean((y - np.exp(model.regressor_.cv_prediction_)) ** 2))
+    assert facts["error in units of y"].startswith(f"{expected:.4g} ")
 
 
 def test_a_summary_says_that_there_is_no_signal():

@@ -1,6 +1,9 @@
 """Progress of a fit: lines that end with the total, and coefficients that do not depend on them."""
 
+import io
+import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from olsen import (
     OLSEnsembleRegressor,
     OLSEnsembleRegressorCV,
 )
+from olsen._execution import messages
 
 ESTIMATORS = {
     "members": OLSEnsembleRegressor(20, random_state=0),
@@ -52,3 +56,29 @@ def test_rows_of_an_iterator_are_counted_without_a_total(data, capsys):
     assert lines[:3] == [
         f"[OLSEnsembleRegressor] rows: {n} of an unknown number" for n in (20, 40, 60)
     ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_standard_errors_show_their_progress_on_a_terminal_only_if_they_take_long(
+    data, monkeypatch, capsys
+):
+    """The clock runs fast; nothing is written into a pipe."""
+    model = AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0).fit(*data)
+    terminal = Terminal()
+    clock = itertools.count(0.0, 0.1)
+    monkeypatch.setattr(messages.time, "perf_counter", lambda: next(clock))
+    for stream, has_lines in ((terminal, True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(sys, "__stderr__", stream)
+        clone(model).fit(*data).coef_std()
+        lines = stream.getvalue().split("\r")[1:]
+        assert bool(lines) == has_lines
+    lines = terminal.getvalue().split("\r")[1:]
+    counts = [int(re.search(r"errors: (\d+) of 30", line)[1]) for line in lines[:-1]]
+    assert counts == list(range(counts[0], 30))
+    assert lines[-1] == "\033[K", "the line disappears"
+    assert capsys.readouterr().out == ""

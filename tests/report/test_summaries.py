@@ -178,8 +178,9 @@ def test_the_library_of_tables_changes_with_a_new_fit_only(seed, monkeypatch):
     stream = ensemble(seed).partial_fit(frame, y)
     assert isinstance(stream.summary().coefficients, polars.DataFrame)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
-        _ = model.summary().effects
+    table = model.fit(X, y).summary().coefficients  # a structured array where there is no pandas
+    assert_array_equal(table["coef"], model.coef_)
+    assert list(table["feature"]) == [f"x{j}" for j in range(P)]
 
 
 # Facts in a notebook
@@ -218,8 +219,79 @@ def test_explained_variance_is_weighted_like_the_error(make, weighted, seed):
     model = make(seed).fit(X, y, sample_weight=weights)
     share = weights[:, None] / weights.sum()
     mean_of_others = (np.sum(share * y, axis=0) - share * y) / (1 - share)
-    variance = np.sum(share * (y - mean_of_others) ** 2, axis=0).mean()
-    assert facts(model)["R² of held-out rows"] == f"{1 + model.best_score_ / variance:.3f}"
+    variance = np.sum(share * (y - mean_of_others) ** 2, axis=0)
+    mse = []
+    for target, expected in enumerate(variance):
+        error, r2, *_ = facts(model)[f"target {target}"].split("; ")
+        mse.append(float(error.removeprefix("error ")) ** 2)
+        assert float(r2.removeprefix("R² ")) == pytest.approx(1 - mse[-1] / expected, abs=2e-3)
+    assert np.mean(mse) == pytest.approx(-model.best_score_, rel=1e-3)
+    single = make(seed).fit(X, y[:, 0], sample_weight=weights)
+    assert facts(single)["R² of held-out rows"] == f"{1 + single.best_score_ / variance[0]:.3f}"
+
+
+def test_every_target_has_its_name_error_and_schemes(seed):
+    """One is sparse, one is noise, and their units differ by a factor of a thousand."""
+    pandas = pytest.importorskip("pandas")
+    X = np.random.default_rng(seed).standard_normal((120, 8))
+    noise = np.random.default_rng(seed + 1).standard_normal((120, 2))
+    names = ["yield in kg per field", "ash"]
+    y = pandas.DataFrame(np.column_stack([1000 * X[:, 0], 0 * X[:, 0]]) + noise, columns=names)
+    model = adaptive(seed).fit(X, y)
+    for fitted in (model, pickle.loads(pickle.dumps(model))):
+        lines = facts(fitted)
+        assert {"error of prediction", "sampling schemes"}.isdisjoint(lines)
+        for name, weights, size in zip(names, model.scheme_weights_, (1.0, 1.0), strict=True):
+            error = float(lines[f"target {name}"].partition("error ")[2].partition(";")[0])
+            assert error == pytest.approx(size, rel=0.3)
+            assert all(f"{scheme} " in lines[f"target {name}"] for scheme in weights)
+    summary = model.summary(std=False)
+    assert set(summary.coefficients["target"]) == set(names)
+    assert "yield in kg per field: x0" in str(summary)
+    widths = {len(line) - len(line.lstrip()) for line in str(summary).splitlines()[1:6]}
+    assert widths == {2} and "fieldnull" not in str(summary)
+
+
+def test_a_constant_target_has_no_explained_variance(seed):
+    X = data(seed)[0]
+    with pytest.warns(UserWarning, match="constant"):
+        model = adaptive(seed, n_estimators=np.inf).fit(X, np.full(N, 3.7))
+    lines = facts(model)
+    assert "R² of held-out rows" not in lines and "mean of the target" in lines["members"]
+    assert "coefficients" in str(model.summary()) and "e-" not in str(model.summary(std=False))
+
+
+def test_only_what_is_drawn_is_said_to_be_drawn(seed):
+    X, y = data(seed)
+    closed = AdaptiveOLSEnsembleRegressor(["ridge"]).fit(X, y)
+    assert facts(closed)["members"] == "infinitely many, in closed form"
+    uniform = AdaptiveOLSEnsembleRegressor(["uniform"]).fit(X, y)
+    assert facts(uniform)["members"] == "1000 uniform ones, drawn"
+    both = AdaptiveOLSEnsembleRegressor(["uniform", "ridge"]).fit(X, y)
+    n_drawn = max(100, round(1000 * both.scheme_weights_.get("uniform", 0.0)))
+    if len(both.scheme_weights_) == 2:
+        assert facts(both)["members"].startswith(f"{n_drawn} uniform ones, drawn; of the other")
+
+
+def test_printed_coefficients_are_neither_rounding_nor_padding(seed):
+    """Of 100 columns 97 are constant: three are listed; -0 and 6.7e-18 are zero."""
+    X = np.ones((N, 100))
+    X[:, :3] = data(seed)[0][:, :3]
+    summary = OLSEnsembleRegressorCV(random_state=seed).fit(X, X[:, 0] - X[:, 1]).summary()
+    assert "coefficients, 3 of 100; all others are zero" in str(summary)
+    X = data(seed)[0]
+    model = ensemble(seed, max_features=P, n_estimators=10).fit(X, X[:, 0])
+    assert 0 < np.abs(model.coef_[1:]).max() < 1e-12
+    text = str(model.summary(std=False)).partition("coefficients")[2]
+    assert text.count(" 0 ") == P - 1 and "-0 " not in text and "e-1" not in text
+
+
+def test_standard_errors_can_be_left_out(seed):
+    model = adaptive(seed).fit(*data(seed))
+    summary = model.summary(std=False)
+    assert "_refits" not in model._result().computed, "no fit was repeated"
+    assert summary.coefficients[UNCERTAINTY_COLUMNS].isna().all().all()
+    assert "std err" not in str(summary) and "std err" in str(model.summary())
 
 
 def test_facts_of_a_given_size_and_of_fallbacks(seed):

@@ -251,7 +251,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         choices = [of_target.choice for of_target in selection]
         fitted = self._result()
         self.criterion_ = "kfold"
-        self.best_score_ = -float(np.mean([choice.mse for choice in choices]))
+        self._mse_of_targets = [float(choice.mse) for choice in choices]
+        self.best_score_ = -float(np.mean(self._mse_of_targets))
         self.cv_results_ = _results(selection)
         self.best_index_ = len(self.cv_results_["param_scheme"]) - 1
         targets: Any = 0 if data.single_target else slice(None)

@@ -252,7 +252,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
                 data, resolve_seed(self.random_state), self.max_features, self.max_samples
             )
             fitted = self._combined(data, design)
-            self._adopt(fitted, data, X)
+            self._adopt(fitted, data, X, y)
             self.stacking_advantage_ = fitted.advantage
         return self
 
@@ -288,7 +288,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
                 )
             stream = self._rows_so_far(rows).add(rows)
             design = self._design(stream, self._seed_of_stream(), self.max_features, 1.0)
-            self._adopt(self._combined(stream, design), stream, X)
+            self._adopt(self._combined(stream, design), stream, X, y)
             self.stacking_advantage_ = self._result().advantage
         return self
 

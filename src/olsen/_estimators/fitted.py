@@ -299,7 +299,7 @@ class FittedEnsemble(
             data=data.reopen(),
         )
 
-    def _adopt(self, fitted: FittedResult, data: TrainingData, X: Any) -> None:
+    def _adopt(self, fitted: FittedResult, data: TrainingData, X: Any, y: Any) -> None:
         """Set every fitted attribute from a result, and delete those of an earlier fit: the only
         place that does.
         """
@@ -314,6 +314,7 @@ class FittedEnsemble(
                 self.feature_names_in_ = np.asarray(data.names, dtype=object)
         libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
         self._frame_library = "polars" if "polars" in libraries else "pandas"
+        self._target_names = inputs.names_of_targets(y)
         members = fitted.members
         single = data.single_target
         settings = self.get_params(deep=False)

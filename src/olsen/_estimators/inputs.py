@@ -148,6 +148,17 @@ def open_training(
     )
 
 
+def names_of_targets(y: Any) -> list[str]:
+    """Names of the columns of a data frame `y`, of a series, or of columns of a file; empty if there
+    are none.
+    """
+    names = getattr(y, "columns", [getattr(y, "name", None)])
+    if isinstance(y, str | list):
+        names = [y] if isinstance(y, str) else y
+    is_named = len(names) > 0 and all(isinstance(name, str) for name in names)
+    return list(map(str, names)) if is_named else []
+
+
 def _refuse_masked(**arrays: Any) -> None:
     for name, array in arrays.items():
         if np.ma.is_masked(array):

@@ -17,12 +17,14 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.impute import MissingIndicator
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from .effects import Feature, columns_of_model
 from .error_estimates import AdaptiveWidth
 from .fitted import FittedEnsemble
 from .inputs import check_arguments
-from .summary import Feature, Summary, columns_of_model, write_report
+from .summary import Summary, write_report
 
 PLACEHOLDER = "\ue000{}\ue001"  # private characters, which occur in no name
 ANY_PLACEHOLDER = re.compile(PLACEHOLDER.format("(\\d+)"))
@@ -213,17 +215,19 @@ def leverage(model: Any, X: Any) -> NDArray[np.float64]:
     return of_rows
 
 
-def summary(model: Any, coverage: float = 0.9) -> Summary:
+def summary(model: Any, coverage: float = 0.9, *, std: bool = True) -> Summary:
     """Summarise the fit of an ensemble, or of a whole pipeline, under the names of its input
     columns.
 
     Parameters
     ----------
     model : fitted estimator
-        As in :func:`predict_interval`. If the target was transformed, values are in units of the
-        transformed target.
+        As in :func:`predict_interval`. If the target was transformed, values are those of the
+        transformed target, and the facts have the error in the original units too.
     coverage : float, default=0.9
         Coverage of the intervals.
+    std : bool, default=True
+        Whether to compute standard errors, which takes many fits of a tuned model.
 
     Returns
     -------
@@ -251,7 +255,7 @@ def summary(model: Any, coverage: float = 0.9) -> Summary:
     """
     parts = _split_ensemble(model)
     check_arguments("summary", coverage=coverage)
-    return Summary(parts.estimator, coverage, parts.features)
+    return Summary(parts.estimator, coverage, parts.features, std=std, inverse=parts.inverse)
 
 
 def report(model: Any, path: str | os.PathLike[str]) -> None:
@@ -419,13 +423,27 @@ def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
     indicator = step if isinstance(step, MissingIndicator) else getattr(step, "indicator_", None)
     n_values = len(names) - (0 if indicator is None else len(indicator.features_))
     marked = set(getattr(step, "indicator_features_", ()))  # of a TableEncoder
+    has_levels = isinstance(step, OneHotEncoder) or hasattr(step, "indicator_features_")
     features = []
     for i, name in enumerate(map(str, names)):
         pieces = ANY_PLACEHOLDER.split(name)  # numbers of inputs stand at odd positions
-        inputs = [columns[int(j)] for j in pieces[1::2]]
+        positions = pieces[1::2]
+        inputs = [columns[int(j)] for j in positions]
         pieces[1::2] = [feature.name for feature in inputs]
         name = "".join(pieces)
         sources = {feature.source for feature in inputs}
         is_indicator = i >= n_values or i in marked or any(feature.indicator for feature in inputs)
-        features.append(Feature(name, sources.pop() if len(sources) == 1 else name, is_indicator))
+        source = sources.pop() if len(sources) == 1 else name
+        feature = Feature(name, source, is_indicator)
+        if has_levels and len(inputs) == 1 and pieces[2] and not is_indicator:  # column_level
+            reference = _reference(step, int(positions[0]))
+            feature = feature._replace(level=pieces[2].removeprefix("_"), reference=reference)
+        features.append(feature)
     return features
+
+
+def _reference(encoder: Any, column: int) -> str | None:
+    """The category of an input column that has no output column, because it was dropped."""
+    drop_idx = getattr(encoder, "drop_idx_", None)
+    dropped = None if drop_idx is None else drop_idx[column]
+    return None if dropped is None else str(encoder.categories_[column][dropped])

@@ -11,9 +11,9 @@ import copy
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,129 +25,18 @@ from sklearn.utils.validation import check_is_fitted
 from .._data.fits import ChangedRows, NeedsRows
 from .._execution.files import atomically, refuse_missing_folder
 from .._report import notebook
-from .._report.formatting import number
+from .._report.formatting import extremes, number
 from .._report.notebook import NumberTable
 from .._report.pages import render
-from .._report.summary import facts, summarise
+from .._report.summary import facts, held_out_rows, summarise
+from .effects import Effects, Feature, columns_of_model, errors_are_cheap, nan_without_rows
 from .inputs import check_arguments, on_host
 
 Array = NDArray[np.float64]
 
 MAX_TABLE_ROWS = 30  # rows of a printed table
-MAX_OPERATIONS = (
-    2e10  # floating-point operations up to which a report computes standard errors of effects
-)
 
-
-class Feature(NamedTuple):
-    """A column of an ensemble, the input column it was made of, and whether it only marks missing
-    values there.
-    """
-
-    name: str
-    source: str
-    indicator: bool = False
-
-
-class Effects:
-    """Effects of the features of an ensemble (`by_feature`), and of the input columns they come
-    from (`by_column`).
-
-    An effect is the standard deviation over the training rows of a column's part of the
-    predictions, with the sign of the coefficient if the column is one number, alone or beside an
-    indicator of its missing values; levels of a factor are taken together. Both arrays have shape
-    (2, [targets,] columns): effects, then their standard errors; NaN if the training rows are
-    needed and gone.
-
-    Parameters
-    ----------
-    model : FittedEnsemble
-    features : list of Feature
-        Columns of the ensemble.
-    errors : bool
-        Whether to compute standard errors, which takes thirty fits for a tuned model.
-    moments : Moments
-        Moments of the training rows, if the rows were not kept.
-    """
-
-    def __init__(
-        self, model: Any, features: list[Feature], errors: bool = True, moments: Any = None
-    ) -> None:
-        self.features = features
-        self._model = model
-        self._coef = on_host(model.coef_)
-        self.features_of_column: dict[str, list[int]] = {}
-        for j, feature in enumerate(features):
-            self.features_of_column.setdefault(feature.source, []).append(j)
-        groups = [[j] for j in range(len(features))]
-        groups += self.features_of_column.values()
-        effects = self._effects(groups, errors, moments)
-        self.by_feature, self.by_column = np.split(effects, [len(features)], axis=-1)
-        for g, indices in enumerate(self.features_of_column.values()):
-            numeric = self._numeric_feature(indices)
-            if len(indices) > 1 and numeric is not None:
-                self.by_column[0, ..., g] *= np.sign(self._coef[..., numeric])
-
-    def _effects(self, groups: list[list[int]], errors: bool, moments: Any) -> Array:
-        """Effects of groups of features and their standard errors, NaN where they are not
-        available.
-        """
-        shape = (2, *self._coef.shape[:-1], len(groups))
-
-        def compute(with_errors: bool) -> Array:
-            with np.errstate(over="ignore", invalid="ignore"):
-                return _nan_without_rows(
-                    lambda: self._model._effects(groups, with_errors, moments), shape
-                )
-
-        effects = compute(errors)
-        if errors and np.isnan(effects).all():
-            return compute(False)  # without standard errors effects may be available
-        return effects
-
-    def _numeric_feature(self, indices: list[int]) -> int | None:
-        """Index of the one feature of an input column that holds its value; None for a factor."""
-        values = [j for j in indices if not self.features[j].indicator]
-        return values[0] if len(values) == 1 else None
-
-    def largest(self, n_columns: int = 15) -> list[dict[str, Any]]:
-        """Input columns with the largest effects, or with the largest coefficients if effects are
-        not available.
-
-        The model must have one target. A factor has no coefficient, and ``drawn`` is the mean over
-        its levels.
-        """
-        coef = np.ravel(self._coef)
-        effect, error = self.by_column.reshape(2, -1)
-        has_effects = bool(np.isfinite(effect).all())
-        columns = list(self.features_of_column.items())
-        size = np.abs(effect)
-        if not has_effects:
-            size = np.array([np.abs(coef[indices]).max() for _, indices in columns])
-        records = []
-        for g in np.argsort(-size, kind="stable")[:n_columns]:
-            name, indices = columns[g]
-            j = self._numeric_feature(indices)
-            has_error = np.isfinite(error[g]) and effect[g] != 0
-            record = {
-                "name": name,
-                "features": len(indices),
-                "effect": float(effect[g]) if has_effects else None,
-                "standard_error": float(error[g]) if has_error else None,
-                "coefficient": None if j is None else float(coef[j]),
-                "drawn": float(self._model.inclusion_[indices].mean()),
-            }
-            records.append(record)
-        return records
-
-
-def errors_are_cheap(model: Any) -> bool:
-    """Whether standard errors of effects are computed within seconds: they take thirty refits, of
-    about ten factorisations each.
-    """
-    n = model._result().design.n_rows
-    p = model.n_features_in_
-    return bool(300 * n * p * min(n, p) <= MAX_OPERATIONS)
+Inverse = Callable[[NDArray[Any]], NDArray[Any]]  # from a transformed target to the original one
 
 
 class Summary:
@@ -164,13 +53,23 @@ class Summary:
         One row for each column of the ensemble, see :meth:`OLSEnsembleRegressor.summary`.
     effects : data frame
         One row for each input column, the largest effects first: ``column``, ``effect``, its
-        standard error ``std``, and the number of ``features`` that were made of it. An effect is
+        standard error ``std``, and the number of ``features`` that were made of it; if there are
+        factors, also the ``difference`` between the coefficients of their ``highest`` and their
+        ``lowest`` level, and its standard error ``difference_std``. An effect is
         the standard deviation of the column's part of the predictions over the training rows, with
         the sign of its coefficient where it has one: levels of a factor are taken together. Its
         standard error is that of the coefficients (status: asymptotic, by the delta method).
     """
 
-    def __init__(self, model: Any, coverage: float, features: list[Feature]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        coverage: float,
+        features: list[Feature],
+        *,
+        std: bool = True,
+        inverse: Inverse | None = None,
+    ) -> None:
         self._model = model
         design = model._result().design
         coef = on_host(model.coef_)
@@ -178,30 +77,30 @@ class Summary:
             "rows": f"{design.n_rows}",
             "columns": f"{design.n_columns}",
             **facts(model),
+            **_facts_of_transformed(model, inverse),
         }
         self._limits = {"lower": f"{50 * (1 - coverage):g}%", "upper": f"{50 * (1 + coverage):g}%"}
         names = {"feature": [feature.name for feature in features]}
         self._has_factors = any(feature.name != feature.source for feature in features)
         if self._has_factors:
             names["column"] = [feature.source for feature in features]
-        effects = Effects(model, features)
-        interval = _nan_without_rows(lambda: model.coef_interval(coverage), (*coef.shape, 2))
+        effects = Effects(model, features, std)
+        unknown = np.full((*coef.shape, 2), np.nan)
+        interval = unknown
+        if std:
+            interval = nan_without_rows(lambda: model.coef_interval(coverage), unknown.shape)
+        coef_std = effects.standard_errors()
         self._coefficients = _long_table(
             names,
+            model._target_names,
             coef=coef,
-            std=_nan_without_rows(lambda: model.coef_std(), coef.shape),
+            std=unknown[..., 0] if coef_std is None else coef_std,
             lower=interval[..., 0],
             upper=interval[..., 1],
             effect=effects.by_feature[0],
         )
-        features_of_column = effects.features_of_column
-        columns: dict[str, list[Any]] = {
-            "column": list(features_of_column),
-            "features": [len(indices) for indices in features_of_column.values()],
-        }
-        table = _long_table(columns, effect=effects.by_column[0], std=effects.by_column[1])
-        order = np.argsort(-np.abs(table["effect"]), kind="stable")
-        self._effects = {name: values[order] for name, values in table.items()}
+        self._printed_coef = np.ravel(effects.coef)
+        self._effects = _effects_table(effects, self._coefficients.get("target"))
 
     @cached_property
     def coefficients(self) -> Any:  # documented under Attributes above
@@ -218,24 +117,31 @@ class Summary:
         library = self._model._frame_library
         try:
             module = importlib.import_module(library)
-        except ModuleNotFoundError as error:
-            message = f"summary makes a data frame, which needs {library}: pip install {library}"
-            raise ModuleNotFoundError(message) from error
+        except ModuleNotFoundError:  # a structured array is indexed by the same names
+            dtype: Any = [(head, values.dtype) for head, values in table.items()]
+            return np.array(list(zip(*table.values(), strict=True)), dtype=dtype)
         return module.DataFrame(table)
 
     def _tables(self) -> Iterator[NumberTable]:
         """Printed tables: coefficients, and effects if there are factors."""
-        table = self._coefficients
+        table = {**self._coefficients, "coef": self._printed_coef}
         heads = {"coef": "coef", "std": "std err", **self._limits, "effect": "effect"}
         size = np.abs(np.where(np.isfinite(table["effect"]), table["effect"], table["coef"]))
         order = np.arange(len(size))
         if len(size) > MAX_TABLE_ROWS:
             order = np.argsort(-size, kind="stable")
+            order = order[size[order] > 0]
         yield _printed_table("coefficients", table, "feature", heads, order=order)
         if self._has_factors:
             heads = {"effect": "effect", "std": "std err"}
-            order = np.arange(len(self._effects["effect"]))
-            yield _printed_table("effects", self._effects, "column", heads, order=order)
+            table = self._effects
+            if "difference" in table:
+                heads |= {"difference": "difference", "difference_std": "std err"}
+                names = map(extremes, table["column"], table["highest"], table["lowest"])
+                table = {**table, "column": np.array(list(names), dtype=object)}
+            yield _printed_table(
+                "effects", table, "column", heads, order=np.arange(len(table["effect"]))
+            )
 
     def __str__(self) -> str:
         return notebook.as_text(type(self._model).__name__, self.facts, self._tables())
@@ -246,19 +152,63 @@ class Summary:
         return notebook.as_html(type(self._model).__name__, self.facts, self._tables())
 
 
-def _long_table(names: dict[str, list[Any]], **values: Array) -> dict[str, NDArray[Any]]:
+def _facts_of_transformed(model: Any, inverse: Inverse | None) -> dict[str, str]:
+    """Facts about a model inside a TransformedTargetRegressor: its error in the original units."""
+    if inverse is None:
+        return {}
+    lines = {"all values above": "those of the transformed target, as are coefficients and effects"}
+    rows = held_out_rows(model)
+    if rows is not None:
+        mse = rows.mean_square(inverse(rows.observed) - inverse(rows.predicted))
+        errors = ", ".join(f"{error:.4g}" for error in np.sqrt(mse))
+        lines["error in units of y"] = f"{errors} (predictions of held-out rows transformed back)"
+    return lines
+
+
+def _long_table(
+    names: dict[str, list[Any]], target_names: Sequence[str], **values: Array
+) -> dict[str, NDArray[Any]]:
     """Columns of a table with a row for each name, repeated for each target if `values` have two
     dimensions.
     """
     shape = next(iter(values.values())).shape
     q = math.prod(shape[:-1])
-    table: dict[str, NDArray[Any]] = (
-        {"target": np.repeat(np.arange(q), shape[-1])} if len(shape) > 1 else {}
-    )
+    table: dict[str, NDArray[Any]] = {}
+    if len(shape) > 1:
+        has_names = len(target_names) == q
+        targets = np.array(target_names, dtype=object) if has_names else np.arange(q)
+        table["target"] = np.repeat(targets, shape[-1])
     for head, entries in names.items():
         dtype = object if isinstance(entries[0], str) else None
         table[head] = np.tile(np.array(entries, dtype=dtype), q)
     return {**table, **{head: np.ravel(value) for head, value in values.items()}}
+
+
+def _effects_table(effects: Effects, targets: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+    """Columns of the table of effects, with the extreme levels of factors if there are any; `targets`
+    are those of all coefficients.
+    """
+    names = [0] if targets is None else list(dict.fromkeys(targets.tolist()))
+    records = [
+        {"target": name, **record} for t, name in enumerate(names) for record in effects.records(t)
+    ]
+    records.sort(key=lambda record: -record["size"])
+    keys = {"column": "name", "features": "features", "effect": "effect", "std": "standard_error"}
+    keys = keys if targets is None else {"target": "target", **keys}
+    if any(record["levels"] for record in records):
+        keys |= {"difference": "difference", "difference_std": "difference_standard_error"}
+        keys |= {"highest": "highest", "lowest": "lowest"}
+    for record in records:
+        levels = record["levels"] or [{"name": None}]
+        record |= {"highest": levels[0]["name"], "lowest": levels[-1]["name"]}
+    return {head: _array([record[key] for record in records]) for head, key in keys.items()}
+
+
+def _array(values: list[Any]) -> NDArray[Any]:
+    """Array of numbers, NaN for None, or of strings and None."""
+    if any(isinstance(value, str) for value in values):
+        return np.array(values, dtype=object)
+    return np.array([np.nan if value is None else value for value in values])
 
 
 def _printed_table(
@@ -269,15 +219,22 @@ def _printed_table(
     *,
     order: NDArray[Any],
 ) -> NumberTable:
-    """Format the columns `heads` of the first MAX_TABLE_ROWS rows in the given order."""
+    """Format the columns `heads` of the first MAX_TABLE_ROWS rows in the given order, without
+    columns that have no value.
+    """
+    n_all = len(table[name_column])
     rows = order[:MAX_TABLE_ROWS]
     if len(rows) < len(order):
-        title += f", the largest {MAX_TABLE_ROWS} of {len(order)}"
+        title += f", the largest {MAX_TABLE_ROWS} of {n_all}"
+    elif len(rows) < n_all:
+        title += f", {len(rows)} of {n_all}; all others are zero" if len(rows) else ": all are zero"
     names = table[name_column][rows]
-    if "target" in table and table["target"].max() > 0:
-        targets = table["target"][rows]
-        names = [f"target {target}: {name}" for target, name in zip(targets, names, strict=True)]
-    columns = [map(number, table[column][rows]) for column in heads]
+    targets = table.get("target", np.zeros(1))
+    if len(set(targets)) > 1:
+        prefixes = [name if isinstance(name, str) else f"target {name}" for name in targets[rows]]
+        names = [f"{prefix}: {name}" for prefix, name in zip(prefixes, names, strict=True)]
+    heads = {key: head for key, head in heads.items() if not np.isnan(table[key]).all()}
+    columns = [map(number, table[key][rows]) for key in heads]
     return NumberTable(title, list(heads.values()), list(zip(names, *columns, strict=True)))
 
 
@@ -285,8 +242,10 @@ class SummaryMixin(BaseEstimator):
     """Tables, notebook view and report of a fitted ensemble."""
 
     _frame_library = "pandas"  # the data frame library of the X that was fitted
+    _target_names: Sequence[str] = ()  # of the y that was fitted, if it had names
+    _mse_of_targets: Sequence[float] | None = None  # of held-out rows, where it is estimated
 
-    def summary(self, coverage: float = 0.9) -> Summary:
+    def summary(self, coverage: float = 0.9, *, std: bool = True) -> Summary:
         """Summarise the fit: error, coefficients with their uncertainty, and effects of the
         columns.
 
@@ -294,6 +253,10 @@ class SummaryMixin(BaseEstimator):
         ----------
         coverage : float, default=0.9
             Coverage of the intervals from ``lower`` to ``upper``, see :meth:`coef_interval`.
+        std : bool, default=True
+            Whether to compute standard errors. A tuned model is fitted on 30 parts of the rows for
+            them, once, which takes the time of up to 30 fits; after two seconds a terminal shows
+            how far it is. False leaves them out.
 
         Returns
         -------
@@ -301,9 +264,9 @@ class SummaryMixin(BaseEstimator):
             Printed as a table, also in a notebook. ``summary.facts`` is a dict of strings,
             ``summary.effects`` a data frame of the input columns, the largest effects first, and
             ``summary.coefficients`` a data frame with a row for each column of X, and for each
-            target if y had two dimensions (then ``target``, its number, comes first). Both are of
-            the data frame library of the X given to `fit`, pandas for other X. Coefficients have
-            the columns:
+            target if y had two dimensions (then ``target``, its name or number, comes first). Both
+            are of the data frame library of the X given to `fit`, pandas for other X, or NumPy
+            structured arrays if that is not installed. Coefficients have the columns:
 
             - ``feature``: name of the column, or x0, x1, ...
             - ``coef``, ``std``, ``lower``, ``upper``: coefficient, standard error and interval.
@@ -317,8 +280,9 @@ class SummaryMixin(BaseEstimator):
               sign of ``coef``. If there are infinitely many members, the last three describe the
               first 200.
 
-            Values are NaN if the training rows are needed and were not kept; values that describe
-            members, also if no member holds the column.
+            Values are NaN if the training rows are needed and were not kept, standard errors and
+            limits with ``std=False``; values that describe members, also if no member holds the
+            column.
 
         Examples
         --------
@@ -334,7 +298,7 @@ class SummaryMixin(BaseEstimator):
         """
         check_is_fitted(self)
         check_arguments("summary", coverage=coverage)
-        return Summary(self, coverage, columns_of_model(self))
+        return Summary(self, coverage, columns_of_model(self), std=std)
 
     def to_linear_regression(self) -> LinearRegression:
         """Convert to scikit-learn's LinearRegression with the same coefficients, for tools that
@@ -447,25 +411,6 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
         )
     )
     atomically(path, lambda file: file.write_text(page, encoding="utf-8"))
-
-
-def columns_of_model(model: Any) -> list[Feature]:
-    """The columns that a model was fitted on, by name, or x0, x1, ..."""
-    names = getattr(model, "feature_names_in_", None)
-    names = [f"x{j}" for j in range(model.n_features_in_)] if names is None else map(str, names)
-    return [Feature(name, name) for name in names]
-
-
-def _nan_without_rows(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:
-    """Compute a quantity that needs the training rows: NaN if the rows are gone, an error if they
-    were changed.
-    """
-    try:
-        return np.asarray(compute(), dtype=np.float64).reshape(shape)
-    except ChangedRows:
-        raise
-    except NeedsRows:
-        return np.full(shape, np.nan)
 
 
 def _member_statistics(model: Any) -> dict[str, Array]:

@@ -24,8 +24,10 @@ from .._data.splits import FOLD_SEED, FOLDS, MOST_FOLDS, REPEATS
 from .._data.standardised import few_columns
 from .._data.training import TrainingData
 from .._execution import memory
+from .._execution.messages import progress_of_long_work
 from .._tuning.selection import SelectionData
 from ..subsets import Design, is_count
+from .effects import columns_of_model
 from .error_estimates import Refits
 from .fitted import FittedEnsemble
 from .inputs import (
@@ -36,13 +38,14 @@ from .inputs import (
     warn_repeated_rows,
 )
 from .result import FittedResult
-from .summary import columns_of_model, write_report
+from .summary import write_report
 from .uncertainty import once
 
 Array = NDArray[np.float64]
 
 # data with fewer rows are loaded into memory; from here on the adaptive model uses moments
 MANY_ROWS = 1000
+N_PARTS = 30  # of the rows, on which a choice is repeated for standard errors
 
 
 class _NoMethod:
@@ -101,7 +104,7 @@ class TunedEnsemble(FittedEnsemble):
                 fitted = replace(fitted, members=fitted.members.in_space(source.space))
             described = data if source.space.on_host else source
             fitted = replace(fitted, splits=candidates.splits, n_groups=n_groups)
-            self._adopt(fitted, described, X)
+            self._adopt(fitted, described, X, y)
             self._adopt_selection(selection, data)
         return self
 
@@ -223,7 +226,11 @@ class TunedEnsemble(FittedEnsemble):
             return Refits(np.empty(shape), np.empty(shape[:2]), count / n)
         estimator = self._as_fitted()
         estimator.set_params(**_settings_for_part(estimator, count, n))
-        refits = [estimator._coefficients(part) for part in _parts(data, count, n)]
+        show_progress = progress_of_long_work(self, "fits for standard errors", N_PARTS)
+        refits = []
+        for part in _parts(data, count, n):
+            refits.append(estimator._coefficients(part))
+            show_progress(len(refits))
         coefs, intercepts = zip(*refits, strict=True)
         return Refits(np.stack(coefs), np.stack(intercepts), count / n)
 
@@ -332,7 +339,7 @@ def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
 def _parts(data: TrainingData, count: int, n: int) -> Iterator[TrainingData]:
     """Thirty random parts of the rows, or of the moments of groups of rows, one after the other."""
     rng = np.random.default_rng(FOLD_SEED)
-    parts = (rng.permutation(n)[:count] for _ in range(30))
+    parts = (rng.permutation(n)[:count] for _ in range(N_PARTS))
     rows = data.host_rows
     if rows is not None:
         return (rows.take(np.sort(row_indices)) for row_indices in parts)

@@ -466,6 +466,10 @@ class UncertaintyMixin(BaseEstimator):
                 effects[1, :, g] = np.diagonal(standard_errors.std(gradient, 0.0))
         return effects[:, 0] if self.coef_.ndim == 1 else effects
 
+    def _contrast_std(self, contrasts: Array) -> Array:
+        """Standard errors (contrasts, q) of linear combinations of the coefficients."""
+        return self._standard_errors("effects").std(contrasts, 0.0)
+
     # New rows
 
     def _predict_with_std(self, X: Any) -> tuple[NDArray[Any], NDArray[Any]]:

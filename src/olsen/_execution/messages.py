@@ -48,3 +48,28 @@ def progress(estimator: Any, task: str, n_items: int | str) -> Callable[[int], N
         print(f"[{name}] {task}: {n_finished} of {n_items}, {seconds:.2f} s", flush=True)
 
     return report
+
+
+def progress_of_long_work(
+    estimator: Any, task: str, n_items: int, patience: float = 2.0
+) -> Callable[[int], None]:
+    """Return a function of the number of finished items that shows it once the work has taken longer
+    than `patience` seconds.
+
+    It writes one line to the error stream, which disappears at the end, if that is a terminal that
+    nobody has redirected; a verbose estimator prints its progress anyway.
+    """
+    if estimator.verbose and (report := progress(estimator, task, n_items)):
+        return report
+    start = time.perf_counter()
+    name = type(estimator).__name__
+
+    def show(n_finished: int) -> None:
+        seconds = time.perf_counter() - start
+        stream = sys.stderr
+        if seconds > patience and stream.isatty() and stream is sys.__stderr__:
+            line = f"[{name}] {task}: {n_finished} of {n_items}, {seconds:.0f} s"
+            text = "\r\033[K" if n_finished == n_items else f"\r{line}"
+            print(text, end="", file=stream, flush=True)
+
+    return show

@@ -25,6 +25,7 @@ EFFECT = (
     "Effect: standard deviation of the column's part of the predictions, all levels of a category"
     " together."
 )
+LEVELS = "Coefficient of a category: difference of the coefficients of its extreme levels."
 ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
 
 
@@ -138,8 +139,13 @@ def columns_of(text: str) -> int:
 
 
 def number(value: float | None, form: str = ".4g") -> str:
-    """Format a number, or a dash for None and for values that are not finite."""
-    return "-" if value is None or not math.isfinite(value) else format(value, form)
+    """Format a number, or a dash for None and for values that are not finite.
+
+    >>> number(1234.56), number(-0.0001, ".3f"), number(None)
+    ('1235', '0.000', '-')
+    """
+    text = "-" if value is None or not math.isfinite(value) else format(value, form)
+    return text.removeprefix("-") if re.fullmatch(r"-0(\.0*)?", text) else text
 
 
 def listed(names: list[str]) -> str:
@@ -174,21 +180,43 @@ def heading_lines(data: dict[str, Any]) -> list[str]:
 
 def fact_lines(facts: dict[str, str]) -> list[str]:
     """Lines of names and facts, below each other."""
-    return [f"  {name:<21}{escape_control(fact)}" for name, fact in facts.items()]
+    names = [shortened(name, 40) for name in facts]
+    width = max([20, *map(columns_of, names)])
+    return [
+        f"  {padded(name, width)} {escape_control(fact)}"
+        for name, fact in zip(names, facts.values(), strict=True)
+    ]
+
+
+def extremes(name: str, highest: str | None, lowest: str | None) -> str:
+    """Name of a column of categories with the levels that its difference is taken between.
+
+    >>> extremes("size", "L", "S"), extremes("area", None, None)
+    ('size: L over S', 'area')
+    """
+    return name if highest is None else f"{name}: {highest} over {lowest}"
 
 
 def effect_lines(effects: list[dict[str, Any]]) -> list[str]:
     """Format the largest effects as a table."""
     effects = effects[:10]
+    if not effects:
+        return ["No column has an effect: predictions are the mean of the target."]
     columns = {"effect": [number(effect["effect"]) for effect in effects]}
     if any(effect["standard_error"] is not None for effect in effects):
         columns["± s.e."] = [number(effect["standard_error"]) for effect in effects]
-    columns["coefficient"] = [number(effect["coefficient"]) for effect in effects]
+    slopes = [e["coefficient"] if e["levels"] is None else e["difference"] for e in effects]
+    columns["coefficient"] = list(map(number, slopes))
     columns["drawn"] = [percent(effect["drawn"]) for effect in effects]
-    names = [shortened(effect["name"], 36) for effect in effects]
+    names = []
+    for effect in effects:
+        levels = [shortened(level["name"], 16) for level in effect["levels"] or ()]
+        name = shortened(effect["name"], 20 if levels else 36)
+        names.append(extremes(name, levels[0], levels[-1]) if levels else name)
     rows = list(zip(names, *columns.values(), strict=True))
     lines = table_lines(["largest effects", *columns], rows, name_width=20, width=12)
-    return [*lines, EFFECT]
+    has_levels = any(effect["levels"] for effect in effects)
+    return [*lines, EFFECT, *[LEVELS] * has_levels]
 
 
 def table_lines(

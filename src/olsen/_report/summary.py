@@ -1,7 +1,7 @@
 """Summarise a fit as a dict of plain types, for the terminal, for ``--json``, and for the HTML
 page.
 
-R2 compares the error of the ensemble with that of the mean of the target, both on held-out rows.
+R² compares the error of the ensemble with that of the mean of the target, both on held-out rows.
 Errors of other models are included if the models were compared (``--compare``).
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.moments import Moments
 from .._execution import versions
+from .._members.limit import n_uniform_members
 from ..subsets import resolve_size
 from .formatting import (
     CRITERIA,
@@ -31,6 +32,7 @@ from .formatting import (
 Array = NDArray[np.float64]
 
 COVERAGE = 0.9
+ROUNDING_OF_CONSTANTS = 1e-24  # of the mean square of a target: its variance if it is constant
 MOST_POINTS = 2000  # points in the scatter plots; more would only make the file large
 MOST_FAR_ROWS = 5  # in the table of leverages
 MOST_COLUMNS = 5000  # columns that are listed with their coefficients
@@ -169,7 +171,9 @@ def _error_of_mean(fold_weights: Array, fold_means: Array, within_squares: float
     means_of_others = (fold_weights @ fold_means - fold_weights * fold_means) / (
         total - fold_weights
     )
-    return float(within_squares + fold_weights @ (fold_means - means_of_others) ** 2) / float(total)
+    squares = float(within_squares + fold_weights @ (fold_means - means_of_others) ** 2)
+    largest = within_squares + float(fold_weights @ fold_means**2)
+    return squares / float(total) if squares > ROUNDING_OF_CONSTANTS * largest else 0.0
 
 
 def caution(n_rows: int, weights_of_targets: list[dict[str, float]]) -> list[str]:
@@ -295,7 +299,7 @@ def _jackknife_half_width(errors: Array) -> float:
 
 
 def _errors(model: Any, error_of_mean: float, note: str) -> list[dict[str, Any]]:
-    """Errors of the ensemble and of its limit; R2 compares with `error_of_mean`, that of the mean."""
+    """Errors of the ensemble and of its limit; R² compares with `error_of_mean`, that of the mean."""
     members = model.n_estimators_
     if members == math.inf:
         return [_error("ensemble", note, -float(model.best_score_), error_of_mean)]
@@ -312,7 +316,7 @@ def _errors(model: Any, error_of_mean: float, note: str) -> list[dict[str, Any]]
 def _error(name: str, note: str, mse: float, error_of_mean: float) -> dict[str, Any]:
     if not math.isfinite(mse):
         return {"name": name, "note": note, "rmse": None, "r2": None}
-    r2 = 1 - mse / error_of_mean if error_of_mean > 0 else None
+    r2 = _r2(mse, error_of_mean)
     return {"name": name, "note": note, "rmse": math.sqrt(mse), "r2": r2}
 
 
@@ -362,7 +366,7 @@ def as_text(summary: dict[str, Any]) -> str:
     lines = [
         *heading_lines(summary["data"]),
         "",
-        f"{'error of prediction':<28}{'error':>10}{'R2':>8}",
+        f"{'error of prediction':<28}{'error':>10}{'R²':>8}",
     ]
     for error in summary["errors"]:
         rmse = number(error["rmse"])
@@ -377,26 +381,29 @@ def facts(model: Any) -> dict[str, str]:
     design = model._result().design
     attributes = vars(model)
     weights_of_targets = scheme_weights(model)
+    has_targets = model.coef_.ndim > 1
     lines = {
-        "members": _members_text(model, weights_of_targets),
+        "members": _members_text(model),
         "columns in a member": size_of(float(np.sum(model.inclusion_)), model.n_features_in_),
     }
     if not design.all_rows:
         n_rows = resolve_size(design.max_samples, design.n_rows, "max_samples")
         lines["rows in a member"] = size_of(n_rows, design.n_rows)
     if "best_score_" in attributes:
-        lines["error of prediction"] = _error_text(model)
-        explained = _explained_variance(model)
-        if explained is not None:
-            lines["R² of held-out rows"] = f"{explained:.3f}"
+        of_targets = _errors_of_targets(model) if has_targets else None
+        mean_errors = errors_of_mean(model)
+        if of_targets is None:
+            lines["error of prediction"] = _error_text(model) + ", mean over targets" * has_targets
+            r2 = None if mean_errors is None else _r2(-model.best_score_, mean_errors.mean())
+            if r2 is not None:
+                lines["R² of held-out rows"] = f"{r2:.3f}"
         lines["estimated by"] = CRITERIA.get(model.criterion_, str(model.criterion_))
         if cautions := caution(design.n_rows, weights_of_targets):
             lines["caution"] = " ".join(cautions)
-    for target, weights in enumerate(weights_of_targets):
-        of_target = f", target {target}" if isinstance(model.scheme_weights_, list) else ""
-        schemes = sorted(weights.items(), key=lambda scheme: -scheme[1])
-        percents = [f"{scheme} {percent(weight)}" for scheme, weight in schemes]
-        lines[f"sampling schemes{of_target}"] = ", ".join(percents)
+        if of_targets is not None:
+            lines |= _target_facts(model, of_targets, mean_errors, weights_of_targets)
+    if weights_of_targets and not has_targets:
+        lines["sampling schemes"] = _schemes_text(weights_of_targets[0])
     lines["scale"] = ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
     if attributes.get("stacking_advantage_") is not None:
         kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
@@ -407,19 +414,93 @@ def facts(model: Any) -> dict[str, str]:
     return lines
 
 
+def _schemes_text(weights: dict[str, float]) -> str:
+    schemes = sorted(weights.items(), key=lambda scheme: -scheme[1])
+    return ", ".join(f"{scheme} {percent(weight)}" for scheme, weight in schemes)
+
+
+def _target_facts(
+    model: Any,
+    errors: Array,
+    mean_errors: Array | None,
+    weights_of_targets: list[dict[str, float]],
+) -> dict[str, str]:
+    """One fact for every target: its error, and the weights of its schemes."""
+    names = list(model._target_names) or list(map(str, range(len(errors))))
+    lines = {}
+    for t, (name, mse) in enumerate(zip(names, errors, strict=True)):
+        r2 = None if mean_errors is None else _r2(mse, mean_errors[t])
+        parts = [f"error {math.sqrt(mse):.4g}"]
+        if r2 is not None:
+            parts.append(f"R² {r2:.3f}")
+        if weights_of_targets:
+            parts.append(_schemes_text(weights_of_targets[t]))
+        lines[f"target {name}"] = "; ".join(parts)
+    return lines
+
+
+def _errors_of_targets(model: Any) -> Array | None:
+    """Mean squared error of held-out rows for each target, (q,); None where only their mean is known."""
+    if model._mse_of_targets is not None:
+        return np.asarray(model._mse_of_targets)
+    rows = held_out_rows(model)
+    return None if rows is None else rows.mean_square(rows.observed - rows.predicted)
+
+
+class HeldOutRows(NamedTuple):
+    """Training rows of positive weight with their held-out predictions, NaN where there are none."""
+
+    observed: Array  # (n, q)
+    predicted: Array  # (n, q)
+    weights: Array  # (n,)
+
+    def mean_square(self, errors: Array) -> Array:
+        """Weighted mean squares (q,) of errors (n, q) of the rows that have predictions."""
+        is_known = np.isfinite(self.predicted[:, 0])
+        return np.asarray(np.average(errors[is_known] ** 2, axis=0, weights=self.weights[is_known]))
+
+
+def held_out_rows(model: Any) -> HeldOutRows | None:
+    """Held-out predictions of the training rows; None if there are none or if the rows are gone."""
+    fitted = model._result()
+    predicted = np.asarray(getattr(model, "cv_prediction_", ()))
+    if fitted.rows is None or not np.isfinite(predicted).any():
+        return None
+    if fitted.design.kept_rows is not None:
+        predicted = predicted[fitted.design.kept_rows]
+    observed = fitted.rows.Y
+    return HeldOutRows(observed, predicted.reshape(observed.shape), fitted.rows.weights)
+
+
 def scheme_weights(model: Any) -> list[dict[str, float]]:
     """Weights of the sampling schemes for each target; empty for a model without schemes."""
     weights = getattr(model, "scheme_weights_", [])
     return weights if isinstance(weights, list) else [weights]
 
 
-def _members_text(model: Any, weights_of_targets: list[dict[str, float]]) -> str:
+def uniform_counts(model: Any) -> list[int]:
+    """Numbers of uniform members that were drawn for each target of a model of infinitely many."""
+    designs = model._result().designs
+    counts = []
+    for design, weights in zip(designs, scheme_weights(model), strict=False):
+        counts.append(n_uniform_members(design.uniform_weight) if "uniform" in weights else 0)
+    return counts
+
+
+def _members_text(model: Any) -> str:
     """Number of members; uniform members have no closed form and are drawn."""
     if model.n_estimators_ < math.inf:
         return f"{model.n_estimators_}"
-    if any("uniform" in weights for weights in weights_of_targets):
-        return "infinitely many, in closed form; uniform ones drawn"
-    return "infinitely many, in closed form"
+    counts = uniform_counts(model)
+    schemes = set().union(*scheme_weights(model))
+    if schemes == {"null"}:
+        return "none; predictions are the mean of the target"
+    if not any(counts):
+        return "infinitely many, in closed form"
+    drawn = f"{' + '.join(str(count) for count in counts if count)} uniform ones, drawn"
+    if schemes <= {"uniform", "null"}:
+        return drawn
+    return f"{drawn}; of the other schemes infinitely many, in closed form"
 
 
 def prediction_error(model: Any) -> dict[str, float]:
@@ -439,15 +520,19 @@ def _error_text(model: Any) -> str:
     return f"{rmse:.4g} (root mean squared)"
 
 
-def _explained_variance(model: Any) -> float | None:
-    """Fraction of the variance of the targets that held-out predictions explain; None without rows.
-
-    The mean is held out too: a row is compared with the mean of the other rows.
+def errors_of_mean(model: Any) -> Array | None:
+    """Mean squared error (q,) of predicting each row by the mean of the other rows; None without
+    rows.
     """
     rows = model._result().rows
     if rows is None:
         return None
     weights = rows.weights / rows.total_weight
     distances = (rows.Y - weights @ rows.Y) / (1 - weights)[:, None]  # from the mean of the others
-    error_of_mean = float(np.mean(weights @ distances**2))
-    return 1 + float(model.best_score_) / error_of_mean if error_of_mean > 0 else None
+    errors = weights @ distances**2
+    return np.asarray(np.where(errors > ROUNDING_OF_CONSTANTS * (weights @ rows.Y**2), errors, 0.0))
+
+
+def _r2(mse: float, error_of_mean: float) -> float | None:
+    """Fraction of the variance that is explained; None for a constant target."""
+    return 1 - float(mse) / float(error_of_mean) if error_of_mean > 0 else None

@@ -207,7 +207,7 @@ def _scores(
     splits: list[Any],
     notes: list[str],
 ) -> Array:
-    """RMSE, R2 and seconds of a model in each fold, (n_folds, 3); failed fits add a note."""
+    """RMSE, R² and seconds of a model in each fold, (n_folds, 3); failed fits add a note."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -293,7 +293,7 @@ def as_text(comparison: dict[str, Any]) -> str:
         "",
         f"{folds}, seed {comparison['seed']}; * has the smallest mean error",
         "",
-        f"  {'':<14}{'error':>9}{'to ensemble':>20}{'R2':>9}{'to ensemble':>20}{'seconds':>9}",
+        f"  {'':<14}{'error':>9}{'to ensemble':>20}{'R²':>9}{'to ensemble':>20}{'seconds':>9}",
     ]
     for line in comparison["models"]:
         rmse_difference = with_error(line["rmse_difference"], line["rmse_standard_error"])

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from .. import _persistence
+from .._estimators.effects import Effects, Feature
 from .._estimators.pipelines import split_pipeline
-from .._estimators.summary import Effects, Feature
 from .._report.formatting import counted, effect_lines, fact_lines, percent, shortened
 from .._report.summary import facts, prediction_error
 from .encoding import Encoding

@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline
 
 from .._data.fits import NeedsRows
 from .._data.moments import Moments
+from .._estimators.effects import Effects, errors_are_cheap
 from .._estimators.pipelines import split_pipeline
-from .._estimators.summary import Effects, errors_are_cheap
 from .._estimators.tuned import TunedEnsemble
 from .._execution import memory, versions
 from .._persistence import ModelFileError, damaged_model
