@@ -2,6 +2,7 @@
 scikit-learn.
 """
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -298,6 +299,40 @@ def test_the_error_of_a_single_scheme_and_its_standard_error_are_those_over_held
     assert -results["mean_test_score"][1] == pytest.approx(squares.mean())
     assert results["std_test_score"][1] == pytest.approx(squares.std() / np.sqrt(60))
     assert 0 < results["std_test_score"][0] < results["std_test_score"][1]
+
+
+def test_the_estimated_error_without_signal_is_the_true_one(seed):
+    """The mean target has nearly all the weight, and its error is not that of a choice: corrected for
+    the selection of weights that were dropped, it was 7 % too large.
+    """
+    n_rows = 60
+    true = []
+    estimated = []
+    for number in range(40):
+        rng = np.random.default_rng([seed, number])
+        X = rng.standard_normal((n_rows, 2))
+        y = rng.standard_normal(n_rows)
+        model = AdaptiveOLSEnsembleRegressor().fit(X, y)
+        true.append(1 + np.sum(model.coef_**2) + model.intercept_**2)
+        # units do not matter, so dividing by the variance of y removes its noise
+        estimated.append(-model.best_score_ / y.var(ddof=1))
+    assert np.mean(estimated) == pytest.approx(np.mean(true), rel=0.04)
+
+
+def test_below_ten_rows_ridge_and_the_null_model_are_all(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((10, 3))
+    y = X[:, 0] + 0.1 * rng.standard_normal(10)
+    with pytest.warns(UserWarning, match="9 rows"):
+        few = AdaptiveOLSEnsembleRegressor().fit(X[:9], y[:9])
+    assert few.cv_results_["param_scheme"].tolist() == ["ridge", "null", "mixture"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        requested = AdaptiveOLSEnsembleRegressor(["lasso", "null"]).fit(X[:9], y[:9])
+        ten = AdaptiveOLSEnsembleRegressor().fit(X, y)
+        ten.coef_std()  # refits of eight rows do not warn again
+    assert "lasso" in requested.cv_results_["param_scheme"]
+    assert "lasso" in ten.cv_results_["param_scheme"]
 
 
 def test_a_single_scheme_has_no_optimism(seed):

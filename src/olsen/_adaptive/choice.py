@@ -232,14 +232,18 @@ def _weights(errors: FoldProducts, names: list[str], candidates: set[str]) -> tu
     null = names.index("null")
     if not stacked:
         return np.eye(len(names))[null], 0.0
-    weights = np.zeros(len(names))
-    weights[stacked], optimism = stack(errors.mean()[np.ix_(stacked, stacked)], errors.n_rows)
+    stacked_weights = np.zeros(len(names))
+    S = errors.mean()[np.ix_(stacked, stacked)]
+    stacked_weights[stacked], optimism = stack(S, errors.n_rows)
+    weights = stacked_weights
     if "ridge" in candidates:
         weights = shrink_to_ridge(weights, errors, ridge, null, with_null="null" in candidates)
     if "null" in candidates:
         weights = shrink_to_null(weights, errors, null)
     weights = np.where(weights < NEGLIGIBLE_WEIGHT, 0.0, weights)
-    return weights / weights.sum(), optimism
+    weights /= weights.sum()
+    # what shrinkage has taken from the stacked weights was not chosen by their error
+    return weights, optimism * float(np.minimum(weights, stacked_weights).sum())
 
 
 def _chosen(

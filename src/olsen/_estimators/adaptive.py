@@ -17,6 +17,7 @@ from .._data.fits import FoldFit
 from .._data.modes import away_from_mode
 from .._data.splits import FOLD_SEED, FOLDS
 from .._data.training import TrainingData
+from .._execution.messages import warn
 from .._members.ensemble import solve_by_target
 from .._members.limit import drawable
 from .._tuning.selection import SelectionData, SelectionMoments, SelectionRows
@@ -26,6 +27,8 @@ from .result import FittedResult
 from .tuned import MANY_ROWS, TunedEnsemble, ranks, require_memory
 
 Array = NDArray[np.float64]
+
+MIN_ROWS = 10  # below, ridge and the null model alone
 
 
 class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
@@ -48,6 +51,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         Names among "ridge", "rare", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``:
         all. Beside "ridge", "rare" is left out if no column is away from its mode in fewer than a
         fourth of the rows; where rows are only summed, that is known of columns of zeros and ones.
+        Below ten rows, which cannot tell schemes apart, ``"auto"`` is "ridge" and "null".
         Weights are shrunk towards "ridge" and "null", as far as listed, if the gain over "ridge"
         and "null" is noise.
     n_estimators : int or inf, default=inf
@@ -95,7 +99,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         How errors were estimated.
     selected_ : ndarray of shape (n_features,) or (n_targets, n_features), dtype=bool
         Columns that a sparse model would keep: the columns of the sparse scheme, whatever its
-        weight.
+        weight; empty without that scheme.
     selection_frequency_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Fraction of the folds in which that scheme keeps each column, a measure of how far
         `selected_` can be trusted.
@@ -186,8 +190,19 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
                 f"{f'; there is no scheme {unknown[0]!r}' if unknown else ''}."
             )
 
-    def _scheme_names(self) -> frozenset[str]:
-        return frozenset(SCHEMES if isinstance(self.schemes, str) else self.schemes)
+    def _scheme_names(self, n_rows: int, *, warns: bool) -> frozenset[str]:
+        """Names of the schemes to compare: few rows cannot tell them apart."""
+        if not isinstance(self.schemes, str):
+            return frozenset(self.schemes)
+        if n_rows >= MIN_ROWS:
+            return frozenset(SCHEMES)
+        if warns:
+            warn(
+                f"{n_rows} rows cannot tell sampling schemes apart: below {MIN_ROWS} rows,"
+                " schemes='auto' takes 'ridge' and 'null' alone. Give a list of schemes to compare"
+                " others."
+            )
+        return frozenset(("ridge", "null"))
 
     def _selection_data(self, data: TrainingData, groups: Any = None) -> SelectionData:
         """Data for selection: rows, or moments of folds if rows are many or not in memory."""
@@ -204,7 +219,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
 
     def _select(self, candidates: SelectionData, *, part: bool) -> list[MixtureSelection]:
         threads = options_of(self).threads("paths", "an unknown number")
-        return choose_mixture(candidates, self._scheme_names(), float(self.n_estimators), threads)
+        names = self._scheme_names(candidates.shape[0], warns=not part)
+        return choose_mixture(candidates, names, float(self.n_estimators), threads)
 
     def _fit_selection(
         self, data: TrainingData, selection: list[MixtureSelection], seed: int

@@ -53,6 +53,9 @@ LASSO_TOL = 1e-7
 MIN_SPECTRAL_PENALTIES = 20
 # up to which all penalties are solved in one call, without the interpreter's lock
 MAX_BATCHED_SOLVE_COLUMNS = 256
+MAX_REDUCED_FRACTION = (
+    0.75  # of the columns with prior variances below one, to update known products
+)
 # steps up to which several penalties of one target are solved in one Krylov space: 200 products with M
 # take the time of a third of a Cholesky factor at 1600 columns
 MAX_LANCZOS_STEPS = 200
@@ -110,8 +113,12 @@ class NormalEquations:
         """Build the equations from the rows; `products` are A A', if known."""
         S = np.flatnonzero(prior_variances > 0)
         root = np.sqrt(prior_variances[S])
-        if products is not None and len(S) > len(A) and np.all(prior_variances == 1):
-            return cls(products, B, prior_variances, S, root, A=A)
+        if products is not None and len(S) > len(A) and np.max(prior_variances) <= 1:
+            reduced = np.flatnonzero(prior_variances < 1)
+            if len(reduced) <= MAX_REDUCED_FRACTION * A.shape[1]:  # A A' less their part in it
+                Z = A[:, reduced] * np.sqrt(1 - prior_variances[reduced])
+                M = products - row_products(Z) if len(reduced) else products
+                return cls(M, B, prior_variances, S, root, A=A)
         Z = (A if len(S) == A.shape[1] else A[:, S]) * root
         if len(S) > len(A):
             return cls(row_products(Z), B, prior_variances, S, root, A=A)
