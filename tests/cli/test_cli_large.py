@@ -236,7 +236,7 @@ def test_predictions_in_blocks_are_those_of_the_loaded_table(
         assert (code, text) == (0, "") and err == f"{N} predictions written to {out}\n"
         tables.append(read(out).to_pandas())
     loaded, blocks = tables
-    assert list(loaded) == ["predicted_y", "lower", "upper"]
+    assert list(loaded) == ["predicted_y", "lower", "upper", "far_row"]
     assert_allclose(loaded, blocks, rtol=1e-12)
     observed = data()[1]
     covered = (loaded["lower"] <= observed) & (observed <= loaded["upper"])

@@ -1,7 +1,7 @@
 """Random tables of ordinary kinds, and harmless changes after which the model must be the same.
 
 Gaussian columns hide defects. The tables here have full one-hot factors, rare columns, ties, repeated
-rows, constant and duplicated columns, columns of very different units, and 20 to 999 rows.
+rows, constant and duplicated columns, columns of very different units, and 20 to 999 rows, or more.
 """
 
 from dataclasses import dataclass, replace
@@ -25,11 +25,12 @@ class Table:
         return float(np.std(self.y))
 
 
-def random_table(number):
+def random_table(number, n_rows=None):
     """Table of a kind that changes from number to number; everything else is drawn."""
     rng = np.random.default_rng([number, 300])
     kind = KINDS[number % len(KINDS)]
-    n_rows = int(np.exp(rng.uniform(np.log(20), np.log(999))))
+    drawn_rows = int(np.exp(rng.uniform(np.log(20), np.log(999))))
+    n_rows = drawn_rows if n_rows is None else n_rows
     n_new = 20
     X = _COLUMNS[kind](rng, n_rows + n_new)
     coef = rng.standard_normal(X.shape[1]) * (rng.random(X.shape[1]) < rng.choice([0.1, 1.0]))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from .engines import ENGINES, from_memory, new_model
+from .engines import ENGINES, from_memory, from_npy, new_model
 from .random_tables import ROUNDING_CHANGES, SYMMETRIES, random_table
 
 pytestmark = [
@@ -24,7 +24,9 @@ TABLES_OF_THE_GATE = 20
 TABLES = 300
 BATCH = 5  # tables of one test
 ROUNDING_TOL = 1e-6  # of the spread of y
-SYMMETRY_TOL = 0.02
+MANY_ROWS = 1200  # of which the adaptive model uses moments
+KINDS_OF_MANY_ROWS = 4  # tables with many rows
+CHANGES = ROUNDING_CHANGES | SYMMETRIES
 ROOT = Path(__file__).parents[2]
 
 OTHER_KERNELS = """
@@ -67,17 +69,15 @@ def _is_installed(library):
     return True
 
 
-def check_cells(first, last, folder, cells):
-    """Every (table, engine, change) of a function `cells(number)` within its tolerance."""
+def check_cells(first, last, folder, cells, *, reference_engine=from_memory, n_rows=None):
+    """Every (table, engine, change) of a function `cells(number)` predicts as the table itself."""
     too_far = []
     for number in range(first, last):
-        table = random_table(number)
-        reference = from_memory(table, folder)
+        table = random_table(number, n_rows)
+        reference = reference_engine(table, folder)
         for engine_name, engine, change_name in cells(number):
-            symmetric = change_name in SYMMETRIES
-            change = SYMMETRIES[change_name] if symmetric else ROUNDING_CHANGES[change_name]
-            moved = distance(table, reference, change, engine, folder)
-            if not moved <= (SYMMETRY_TOL if symmetric else ROUNDING_TOL):
+            moved = distance(table, reference, CHANGES[change_name], engine, folder)
+            if not moved <= ROUNDING_TOL:
                 too_far.append((number, table.kind, table.X.shape, engine_name, change_name, moved))
     assert not too_far
 
@@ -96,12 +96,33 @@ def check_other_kernels(first, last, folder):
 
 @pytest.mark.parametrize("first", range(0, TABLES_OF_THE_GATE, BATCH))
 def test_changes_that_are_rounding_or_symmetries(first, tmp_path):
-    changes = [*ROUNDING_CHANGES, *SYMMETRIES][1:]
     check_cells(
         first,
         first + BATCH,
         tmp_path,
-        lambda _: [("memory", from_memory, name) for name in changes],
+        lambda _: [("memory", from_memory, name) for name in [*CHANGES][1:]],
+    )
+
+
+def test_many_rows_in_memory(tmp_path):
+    check_cells(
+        0,
+        KINDS_OF_MANY_ROWS,
+        tmp_path,
+        lambda _: [("memory", from_memory, name) for name in ("other units", *SYMMETRIES)],
+        n_rows=MANY_ROWS,
+    )
+
+
+def test_many_rows_in_blocks(tmp_path):
+    """Folds follow the order of the rows, which are read once."""
+    check_cells(
+        0,
+        KINDS_OF_MANY_ROWS,
+        tmp_path,
+        lambda _: [("npy", from_npy, name) for name in ("-y", "column order")],
+        reference_engine=from_npy,
+        n_rows=MANY_ROWS,
     )
 
 

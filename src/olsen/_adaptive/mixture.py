@@ -46,18 +46,17 @@ def choose_mixture(
     for group in data.arranged():
         chosen = _choose(group.data, options, schemes, n_members, paths)
         for t, selection in zip(group.targets.tolist(), chosen, strict=True):
-            selections[t] = selection
-            if group.arrangement is not None and data.Y is not None:
-                selections[t] = _rearranged(selection, group.arrangement, data.Y[:, t])
+            y = None if data.Y is None else data.Y[:, t]
+            selections[t] = _rearranged(selection, group.arrangement, y)
     return [selections[t] for t in range(len(selections))]
 
 
 def _rearranged(
-    selection: MixtureSelection, arrangement: Arrangement, y: Array
+    selection: MixtureSelection, arrangement: Arrangement, y: Array | None
 ) -> MixtureSelection:
     """A choice in an arrangement, for rows and columns in their original order."""
     choice = selection.choice.rearranged(arrangement)
-    prediction = _held_out_prediction(choice, y)
+    prediction = None if y is None else _held_out_prediction(choice, y)
     return replace(
         selection, choice=choice, prediction=prediction, column_order=arrangement.columns
     )

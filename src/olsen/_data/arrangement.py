@@ -26,7 +26,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .moments import constant_columns
+from .moments import Moments, constant_columns
 from .rows import RowData, gather
 
 Array = NDArray[np.float64]
@@ -146,6 +146,45 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> b
             if n_repeats > 3 * expected_repeats:  # more than chance explains
                 return False
     return True
+
+
+def in_order_of_content(rows: RowData) -> RowData:
+    r"""The rows, of which random folds are drawn in an order that depends on content alone.
+
+    The keys are the row sums of Z, then the mean over targets of :math:`|\tilde y|` in units of its
+    standard deviation; rows that tie are further ordered by :math:`\tilde y \circ (Z Z'W\tilde y)`
+    and :math:`\tilde y` of the first target, and by their weights. Targets decide only about rows
+    with equal columns, so that several targets have the folds of each of them.
+    """
+    Z = _Standardised.of(rows)
+    n, p = rows.shape
+    rank = _ranks([Z.times(np.ones((p, 1)))[:, 0]])
+    if rank.max(initial=0) < n - 1:
+        deviations = rows.Y - rows.means[1]
+        sizes = np.sqrt(np.mean(deviations**2, axis=0))
+        scaled = deviations / np.where(sizes > 0, sizes, 1.0)
+        rank = _ranks([rank.astype(np.float64), np.abs(scaled).mean(axis=1)])
+    if rank.max(initial=0) < n - 1:
+        y = scaled[:, 0]
+        fitted = Z.times(Z.transposed_times((rows.weights * y)[:, None]))[:, 0]
+        rank = _ranks([rank.astype(np.float64), y * fitted, y, rows.weights])
+    return replace(rows, order=np.argsort(rank, kind="stable"))
+
+
+def column_order(moments: Moments) -> Indices:
+    r"""Order of the columns by content, from moments: other units and signs do not change it.
+
+    With correlations R of the columns and c with the targets, the keys are the row sums of
+    :math:`R_{ij}^2`, then of :math:`R_{ij}^4`, then of :math:`c_{it}^2`: targets decide only about
+    columns that tie, so that several targets have the order of each of them.
+    """
+    squares = np.diagonal(moments.G)
+    is_constant = constant_columns(squares, moments.mean_x, moments.weight)
+    unit = np.sqrt(np.where(is_constant, np.inf, squares))
+    shared = (moments.G / unit / unit[:, None]) ** 2
+    with_targets = (moments.C / unit[:, None]) ** 2 / np.where(moments.yy > 0, moments.yy, 1.0)
+    keys = [shared.sum(axis=1), (shared**2).sum(axis=1), with_targets.sum(axis=1)]
+    return np.argsort(_ranks(keys), kind="stable")
 
 
 def _orders(Z: _Standardised) -> tuple[Indices, Indices]:

@@ -104,6 +104,17 @@ class Moments:
         """Moments for some of the targets."""
         return replace(self, mean_y=self.mean_y[which], C=self.C[:, which], yy=self.yy[which])
 
+    def columns(self, columns: NDArray[np.int64]) -> Moments:
+        """Moments of some columns in the given order."""
+        take = self.space.xp.take
+        indices = columns if self.space.on_host else self.space.put(columns)
+        return replace(
+            self,
+            mean_x=take(self.mean_x, indices, axis=0),
+            G=take(take(self.G, indices, axis=0), indices, axis=1),
+            C=take(self.C, indices, axis=0),
+        )
+
     def on_host(self) -> Moments:
         """Moments in NumPy arrays; itself if its arrays are."""
         return self if self.space.on_host else self._copied

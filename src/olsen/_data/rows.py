@@ -69,6 +69,8 @@ class RowData:
         Column names of rows that were read from blocks.
     from_arrays : bool
         Whether the data came as arrays, whose columns scikit-learn has recorded on the estimator.
+    order : ndarray or None
+        Row indices in the order in which random folds count the rows; None: as given.
     """
 
     X: Any
@@ -82,6 +84,7 @@ class RowData:
     kept_rows: Indices | None = None
     names: list[str] | None = None
     from_arrays: bool = True
+    order: Indices | None = None
 
     summed = None
     can_be_read_again = True
@@ -190,7 +193,9 @@ class RowData:
         """Largest of ``values_of(X)`` over all rows; of a device, `copied_bytes` at a time."""
         n, p = self.shape
         step = n if self.space.on_host else max(1, copied_bytes // (8 * p))
-        parts = [self.space.get(self.X[start : start + step]) for start in range(0, n, step)]
+        parts = [
+            self.space.get(self.X[start : min(start + step, n), :]) for start in range(0, n, step)
+        ]
         return max(float(np.max(values_of(part))) for part in parts)
 
     def fold_moments(self, count: int, seed: int) -> list[Moments]:
@@ -249,8 +254,12 @@ class RowData:
         """Row indices of each fold; the fold of a row does not depend on which rows have weight
         zero.
         """
-        fold = row_groups(0, self.n_rows_given, count, seed)
-        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        if self.order is not None:
+            fold = np.empty(self.shape[0], dtype=np.uint64)
+            fold[self.order] = row_groups(0, self.shape[0], count, seed)
+        else:
+            fold = row_groups(0, self.n_rows_given, count, seed)
+            fold = fold if self.kept_rows is None else fold[self.kept_rows]
         return [np.flatnonzero(fold == f) for f in range(count)]
 
     # Rows as a least-squares problem
@@ -369,7 +378,7 @@ class RowData:
         )
         Y = take(self.Y, row_indices, axis=0)
         weight = None if self.weight is None else take(self.weight, row_indices, axis=0)
-        problem = replace(self, X=X, Y=Y, weight=weight, n_given=None, kept_rows=None)
+        problem = replace(self, X=X, Y=Y, weight=weight, n_given=None, kept_rows=None, order=None)
         if moments is not None:
             problem.keep_moments(moments)
         return problem

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Options, StrOptions
 
 from .._adaptive.mixture import MixtureSelection, choose_mixture
 from .._adaptive.schemes import SCHEMES
+from .._data.arrangement import in_order_of_content
 from .._data.fits import FoldFit
 from .._data.modes import away_from_mode
 from .._data.splits import FOLD_SEED, FOLDS
@@ -29,6 +30,10 @@ from .tuned import MANY_ROWS, TunedEnsemble, ranks, require_memory
 Array = NDArray[np.float64]
 
 MIN_ROWS = 10  # below, ridge and the null model alone
+# Folds of more rows in memory follow the order of the rows: ordering 5000 x 50 numbers takes 5 % of
+# the fit and 20 000 x 50 numbers 37 %, where another order of the rows moves predictions by .0004
+# standard deviations of the target (.07 with 2000 x 100 numbers).
+MAX_ORDERED_ROWS = 5_000
 
 
 class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
@@ -191,18 +196,28 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             )
 
     def _scheme_names(self, n_rows: int, *, warns: bool) -> frozenset[str]:
-        """Names of the schemes to compare: few rows cannot tell them apart."""
+        """Names of the schemes to compare: few rows cannot distinguish all of them."""
         if not isinstance(self.schemes, str):
             return frozenset(self.schemes)
         if n_rows >= MIN_ROWS:
             return frozenset(SCHEMES)
         if warns:
             warn(
-                f"{n_rows} rows cannot tell sampling schemes apart: below {MIN_ROWS} rows,"
+                f"{n_rows} rows cannot distinguish sampling schemes: below {MIN_ROWS} rows,"
                 " schemes='auto' takes 'ridge' and 'null' alone. Give a list of schemes to compare"
                 " others."
             )
         return frozenset(("ridge", "null"))
+
+    def _in_order(self, data: TrainingData) -> TrainingData:
+        """The data, of which folds are drawn in an order that depends on content for rows in memory.
+
+        Fewer than MANY_ROWS rows are put into such an order later, in every choice.
+        """
+        rows = data.host_rows
+        if rows is None or not MANY_ROWS <= rows.shape[0] <= MAX_ORDERED_ROWS:
+            return data
+        return in_order_of_content(rows)
 
     def _selection_data(self, data: TrainingData, groups: Any = None) -> SelectionData:
         """Data for selection: rows, or moments of folds if rows are many or not in memory."""

@@ -92,7 +92,7 @@ class TunedEnsemble(FittedEnsemble):
             self._check_parameters()
             groups = self._groups(**params)
             source = open_training(self, X, y, sample_weight)
-            data = source.loaded_if_small(MANY_ROWS)
+            data = self._in_order(source.loaded_if_small(MANY_ROWS))
             candidates = self._selection_data(data, groups)
             if data.host_rows is not None and candidates.splits is None:
                 merges_rows = self._merges_repeated_rows and candidates.has_rows
@@ -167,6 +167,10 @@ class TunedEnsemble(FittedEnsemble):
         """Data for selection: rows, or moments of folds."""
 
     # Folds
+
+    def _in_order(self, data: TrainingData) -> TrainingData:
+        """The data in an order by which folds are drawn: the given one."""
+        return data
 
     def _groups(self, groups: Any = None, **unknown: Any) -> Any:
         """Return the groups after checking that `cv` keeps them together; raise for other

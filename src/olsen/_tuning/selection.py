@@ -15,7 +15,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrangement import Arrangement
+from .._data.arrangement import Arrangement, column_order
 from .._data.folds import FoldData, first_least, folds_of_moments, folds_of_rows
 from .._data.modes import away_from_mode, away_from_mode_by_moments
 from .._data.moments import Moments
@@ -226,7 +226,7 @@ class SelectionRows:
         """Targets (n, q) of the rows."""
         return self.problem.Y
 
-    def arranged(self) -> list[ArrangedRows]:
+    def arranged(self) -> list[Arranged]:
         """Rows and columns in an order that depends on content, for groups of targets that have the
         same; repeated rows are merged if there are no splits.
         """
@@ -239,7 +239,7 @@ class SelectionRows:
             arrangements[key] = arrangement
             groups.setdefault(key, []).append(t)
         return [
-            ArrangedRows(
+            Arranged(
                 replace(
                     self,
                     problem=arrangements[key].apply(self.problem.targets_at(np.array(targets))),
@@ -448,9 +448,20 @@ class SelectionMoments:
         """The data with some of the targets."""
         return replace(self, folds=[fold.targets_at(which) for fold in self.folds])
 
-    def arranged(self) -> list[ArrangedMoments]:
-        """Moments as they are, with all targets: rows have no order any more."""
-        return [ArrangedMoments(self, np.arange(self.folds[0].C.shape[1]))]
+    def arranged(self) -> list[Arranged]:
+        """All targets with the columns in an order that depends on content; rows have none any
+        more.
+        """
+        columns = column_order(Moments.merge_all(self.folds).on_host())
+        away = self.away_from_mode
+        ordered = replace(
+            self,
+            folds=[fold.columns(columns) for fold in self.folds],
+            away_from_mode=None if away is None else away[columns],
+        )
+        no_rows = np.empty(0, dtype=np.int64)
+        all_targets = np.arange(self.folds[0].C.shape[1])
+        return [Arranged(ordered, all_targets, Arrangement(columns, no_rows, no_rows))]
 
     def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
         """Risk curve of uniform members with all rows, by k-fold cross-validation or GCV."""
@@ -522,25 +533,12 @@ SelectionData = SelectionRows | SelectionMoments
 
 
 @dataclass(frozen=True)
-class ArrangedRows:
-    """Rows in an arrangement that some targets have in common."""
+class Arranged:
+    """Data in an arrangement that some targets have in common."""
 
-    data: SelectionRows
+    data: SelectionData
     targets: Indices  # positions of the targets
     arrangement: Arrangement
-
-
-@dataclass(frozen=True)
-class ArrangedMoments:
-    """Moments, which are arranged as they are."""
-
-    data: SelectionMoments
-    targets: Indices
-
-    arrangement = None
-
-
-Arranged = ArrangedRows | ArrangedMoments
 
 
 def _scale_from_slope(
