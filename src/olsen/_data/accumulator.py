@@ -21,6 +21,8 @@ from .moments import Moments, constant_columns, weighted_mean
 
 Array = NDArray[np.float64]
 
+BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows, which stays in a cache
+
 
 class Accumulator:
     """Moments of the blocks added so far, summed about the mean of the first block of each run."""
@@ -139,3 +141,31 @@ class Accumulator:
     def _merge(self, moments: Moments | None) -> None:
         if moments is not None:
             self._closed = moments if self._closed is None else self._closed.merge(moments)
+
+
+def fold_sums(
+    X: NDArray[Any],
+    Y: Array,
+    weight: Array | None,
+    *,
+    fold: NDArray[np.int16],
+    count: int,
+    centre: bool,
+) -> list[Moments]:
+    """Moments of folds of rows in memory: `fold` holds the number of each row's fold.
+
+    Rows are gathered by fold inside blocks that stay in a cache.
+    """
+    n, p = X.shape
+    accumulators = [Accumulator(p, Y.shape[1], centre) for _ in range(count)]
+    step = max(BLOCK_ENTRIES // (p + Y.shape[1]), 3 * count * (p + Y.shape[1]))
+    for start in range(0, n, step):
+        block = slice(start, min(start + step, n))
+        x = X[block]
+        y = Y[block]
+        for f, accumulator in enumerate(accumulators):
+            rows = np.flatnonzero(fold[block] == f)
+            if len(rows):
+                w = None if weight is None else weight[block][rows]
+                accumulator.add(x.take(rows, axis=0), y.take(rows, axis=0), w)
+    return [accumulator.moments() for accumulator in accumulators]

@@ -15,12 +15,15 @@ from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, blas_threads, cached_property
 from .._trust import ORDINARY, Cutoff, refuse_extremes, refuse_weights
 from ..subsets import Design, row_groups
+from .accumulator import fold_sums
 from .fits import FoldFit
 from .moments import Moments, constant_columns, from_data, weighted_mean
 from .sources import require_positive
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows, which stays in a cache
 
 
 @dataclass(frozen=True)
@@ -202,13 +205,20 @@ class RowData:
         """Per-fold moments on the data's device if there is room; the same folds as for blocked
         data.
         """
-        folds = self._random_folds(count, seed)
+        fold = self._fold_of_rows(count, seed)
         space = self.space
-        if min(map(len, folds)) == 0:
+        if np.bincount(fold, minlength=count).min() == 0:
             raise ValueError(
                 f"{self.shape[0]} rows are too few for {count} folds of random rows; use fewer"
                 " folds."
             )
+        if space.on_host and not sp.issparse(self.X):
+            moments = fold_sums(
+                self.X, self.Y, self.weight, fold=fold, count=count, centre=self.fit_intercept
+            )
+            self.keep_moments(Moments.merge_all(moments))
+            return moments
+        folds = [np.flatnonzero(fold == f) for f in range(count)]
         # The moments stay on the device if it has double precision, which Cholesky factors need,
         # and memory for several copies of the Gram matrices, which the comparison of sizes needs.
         gram_bytes = 64.0 * self.n_columns**2 * count
@@ -223,14 +233,45 @@ class RowData:
         self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int
     ) -> list[FoldFit]:
         """Add held-out errors of all rows to the fits without each random fold."""
-        folds = self._random_folds(len(fits), seed)
-        return [self.tested(fit, rows) for fit, rows in zip(fits, folds, strict=True)]
+        fold = self._fold_of_rows(len(fits), seed)
+        rows_of_folds = [np.flatnonzero(fold == f) for f in range(len(fits))]
+        if not self.space.on_host:
+            return [self.tested(fit, rows) for fit, rows in zip(fits, rows_of_folds, strict=True)]
+        prediction = self._held_out_predictions(fits, fold)
+        tested = []
+        for fit, rows in zip(fits, rows_of_folds, strict=True):
+            of_fold = prediction.take(rows, axis=0)
+            residual = np.asarray(self.Y.take(rows, axis=0) - of_fold, dtype=float)
+            tested.append(fit._replace(residual=residual, prediction=of_fold))
+        return tested
+
+    def _held_out_predictions(self, fits: list[FoldFit], fold: NDArray[np.int16]) -> Array:
+        """Predictions (n, q) of all rows by the fit without their fold, from one product with every
+        block of rows for all fits.
+        """
+        n, p = self.shape
+        n_fits = len(fits)
+        coef = np.concatenate([fit.coef for fit in fits]).T  # (p, fits q)
+        intercept = np.concatenate([fit.intercept for fit in fits])
+        X = self.X.tocsr() if sp.issparse(self.X) else self.X
+        predictions = np.empty(self.Y.shape)
+        step = max(1, BLOCK_ENTRIES // max(p, coef.shape[1]))
+        for start in range(0, n, step):
+            block = slice(start, min(start + step, n))
+            of_fits = np.asarray(X[block] @ coef) + intercept
+            by_fit = of_fits.reshape(len(of_fits), n_fits, -1)
+            predictions[block] = by_fit[np.arange(len(by_fit)), fold[block]]
+        return predictions
 
     def held_out_predictions(self, fits: list[FoldFit], seed: int) -> Array:
-        """Prediction of every row by the fit without its random fold, (n, q)."""
+        """Prediction of every row by the fit without its random fold, (n, q), from fits with their
+        held-out errors.
+        """
+        fold = self._fold_of_rows(len(fits), seed)
         predictions = np.empty(self.Y.shape)
-        for fit, rows in zip(fits, self._random_folds(len(fits), seed), strict=True):
-            predictions[rows] = self.tested(fit, rows).prediction
+        for f, fit in enumerate(fits):
+            assert fit.prediction is not None
+            predictions[fold == f] = fit.prediction
         return predictions
 
     def tested(self, fit: FoldFit, rows: Indices) -> FoldFit:
@@ -250,17 +291,14 @@ class RowData:
         """Number of rows given to fit, with those of weight zero."""
         return self.shape[0] if self.n_given is None else self.n_given
 
-    def _random_folds(self, count: int, seed: int) -> list[Indices]:
-        """Row indices of each fold; the fold of a row does not depend on which rows have weight
-        zero.
-        """
+    def _fold_of_rows(self, count: int, seed: int) -> NDArray[np.int16]:
+        """Number of the fold of every row, which does not depend on which rows have weight zero."""
         if self.order is not None:
-            fold = np.empty(self.shape[0], dtype=np.uint64)
+            fold = np.empty(self.shape[0], dtype=np.int16)
             fold[self.order] = row_groups(0, self.shape[0], count, seed)
-        else:
-            fold = row_groups(0, self.n_rows_given, count, seed)
-            fold = fold if self.kept_rows is None else fold[self.kept_rows]
-        return [np.flatnonzero(fold == f) for f in range(count)]
+            return fold
+        fold = row_groups(0, self.n_rows_given, count, seed).astype(np.int16)
+        return fold if self.kept_rows is None else fold[self.kept_rows]
 
     # Rows as a least-squares problem
 
