@@ -208,7 +208,7 @@ def test_a_page_is_written_and_escapes_names(olsen, tmp_path):
     html = page.read_text(encoding="utf-8")
     assert code == 0 and out.rstrip().endswith(f"written: {page}")
     assert all(f">{model}<" in html for model in BY_HAND)
-    assert "http:" not in html and "https:" not in html and html.count('class="whisker"') == 6
+    assert "http:" not in html and "https:" not in html and html.count('class="whisker') == 6
     assert "alert(1)" in html and "<script>alert" not in html
 
 

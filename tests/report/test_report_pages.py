@@ -10,11 +10,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 
 from loops import case
-from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, report
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
@@ -178,7 +179,7 @@ def test_the_farthest_training_rows_are_named():
     model, summary = summary_of(X, y)
     far = summary["far_rows"]
     leverage = model.leverage(X)
-    assert far["row"][0] == 18 and len(far["row"]) == 5
+    assert far["row"][0] == "18" and len(far["row"]) == 5
     assert_allclose(far["leverage"], np.sort(leverage)[:-6:-1] / leverage.mean())
     assert "row 18" in pages.render(summary)
 
@@ -349,3 +350,103 @@ def test_r2_compares_with_the_mean_on_held_out_rows(olsen_json, tmp_path, option
     expected = 1 - error["rmse"] ** 2 / np.average(squares, weights=weights)
     assert error["r2"] == pytest.approx(expected, rel=1e-9)
     assert ("'g'" in error["note"]) == (option == "groups")
+
+
+@pytest.fixture(scope="module")
+def orders():
+    """Orders with an identifier, categories, gaps, a row without a target and one wild target."""
+    rng = np.random.default_rng(0)
+    n = 90
+    kg, km = rng.gamma(3, 2, n), rng.uniform(5, 900, n)
+    ship = rng.choice(["economy", "express", "standard"], n)
+    fee = 5 + 1.2 * kg + 0.01 * km + 7.45 * (ship == "express") + rng.normal(0, 0.3, n)
+    fee[50] += 20
+    cells = [f"o{100 + i},{kg[i]:.2f},{km[i]:.1f},{ship[i]},{fee[i]:.2f}" for i in range(n)]
+    for i in range(12):
+        cells[5 * i] = f"o{100 + 5 * i},{kg[5 * i]:.2f},,{ship[5 * i]},{fee[5 * i]:.2f}"
+    cells[1] = f"o101,{kg[1]:.2f},{km[1]:.1f},{ship[1]},"
+    return "\n".join(["id,kg,km,ship,fee", *cells]) + "\n"
+
+
+def test_a_person_can_use_the_report_of_a_table(orders, olsen_json, tmp_path):
+    (tmp_path / "t.csv").write_text(orders)
+    page = tmp_path / "r.html"
+    options = {"target": "fee", "missing": "mean", "report": page}
+    summary = olsen_json("fit", tmp_path / "t.csv", id="id", **options)
+    html = page.read_text(encoding="utf-8")
+    example = summary["example"]
+    total = example["mean_prediction"] + sum(part["part"] for part in example["parts"])
+    assert example["row"] == "o100" and total == pytest.approx(example["prediction"])
+    assert ("km", "missing") in [(part["name"], part["value"]) for part in example["parts"]]
+    assert example["lower"] < example["prediction"] < example["upper"]
+    assert "One prediction" in html and "km: missing" in html
+    assert summary["largest_residuals"][0]["row"] == "o150" and "rows o150 (+" in html
+    (ship,) = [effect for effect in summary["effects"] if effect["name"] == "ship"]
+    assert ship["levels"][0]["name"] == "express"
+    assert abs(ship["difference"] - 7.45) < 4 * ship["difference_standard_error"] < 4
+    levels = figure(html, "levels")
+    assert "ship: express" in levels and f"{ship['difference']:+.3g}" in levels
+    table = html.partition('id="columns"')[2]
+    assert "km is missing" in table and "ship: economy" in table and "± s.e." in table
+    assert "missingindicator" not in html and "ship_economy" not in html
+    assert html.index('id="effects"') < html.index('id="schemes"') < html.index("<li>")
+    gap_notes = [note for note in summary["data"]["messages"] if "filled" in note]
+    assert len(gap_notes) == 1 and gap_notes[0].count("'km'") == 1
+    numbered = olsen_json("fit", tmp_path / "t.csv", drop="id", force=True, **options)
+    assert numbered["largest_residuals"][0]["row"] == "51", "rows left out are counted"
+
+
+def test_what_qualifies_the_error_stands_beside_it_and_notes_come_last(
+    orders, olsen_json, tmp_path
+):
+    few = "\n".join(orders.splitlines()[3:23])
+    (tmp_path / "t.csv").write_text(f"id,kg,km,ship,fee\n{few}\n")
+    page = tmp_path / "r.html"
+    options = {"id": "id", "missing": "mean", "report": page}
+    data = olsen_json("fit", tmp_path / "t.csv", target="fee", **options)["data"]
+    html = page.read_text(encoding="utf-8")
+    assert "20 rows are few" in data["cautions"][0]
+    assert html.index("20 rows are few") < html.index('id="effects"') < html.index("<li>column")
+
+
+def test_a_model_without_signal_has_a_page():
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    with pytest.warns(UserWarning, match="constant"):
+        summary = summary_of(X, np.full(60, 2.0), n_estimators=np.inf)[1]
+    assert summary["effects"] == [] and summary["errors"][0]["r2"] is None
+    assert "No column has an effect." in pages.render(summary)
+    assert "No column has an effect" in summaries.as_text(summary)
+
+
+def test_the_page_of_a_transformed_target_says_so(tmp_path):
+    X, y = problem()
+    y = np.exp(y / 4)
+    model = TransformedTargetRegressor(
+        AdaptiveOLSEnsembleRegressor(), func=np.log, inverse_func=np.exp
+    ).fit(X, y)
+    report(model, tmp_path / "r.html")
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    expected = np.sqrt(np.mean((y - np.exp(model.regressor_.cv_prediction_)) ** 2))
+    assert "transformed y from 6 columns" in html and f"units of y: {expected:.4g} (" in html
+
+
+@pytest.mark.parametrize("schemes", [["ridge"], ["uniform", "ridge"], ["uniform"]], ids=str)
+def test_the_page_of_infinitely_many_members_has_no_curve_and_says_what_is_drawn(schemes):
+    """A curve over the sizes of uniform members would not be the error of the model."""
+    model, summary = summary_of(*problem(), schemes=schemes, n_estimators=np.inf)
+    html = pages.render(summary)
+    weight = model.scheme_weights_.get("uniform", 0.0)
+    assert '<figure id="curve">' not in html and ("are drawn" in html) == (weight > 0)
+    assert summary["model"]["drawn"] == (max(100, round(1000 * weight)) if weight else 0)
+    assert ("infinitely many" in html) == ("ridge" in model.scheme_weights_)
+
+
+def test_an_error_beyond_the_frame_is_an_arrow_with_its_number():
+    rows = [charts.Row(f"model {v}", v, 0.1, labels=(f"{v}",)) for v in (4.0, 4.5, 10.01)]
+    svg = charts.row_chart("Errors", rows, "error", origin=4.0, max_value=6.0)
+    page = Page(svg)
+    circles = [float(circle["cx"]) for circle in page.all("circle")]
+    tips = [line["points"].split()[1].split(",")[0] for line in page.all("polygon")]
+    whiskers = [line for line in page.all("line") if line.get("class") == "whisker"]
+    assert len(circles) == 2 and len(tips) == 1 and len(whiskers) == 2
+    assert max(circles) < float(tips[0]) < charts.WIDTH - 60 and "model 10.01: 10.01" in svg

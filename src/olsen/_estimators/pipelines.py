@@ -271,7 +271,7 @@ def report(model: Any, path: str | os.PathLike[str]) -> None:
         Name of the HTML file, as in :meth:`AdaptiveOLSEnsembleRegressor.report`.
     """
     parts = _split_ensemble(model)
-    write_report(parts.estimator, path, parts.features)
+    write_report(parts.estimator, path, parts.features, parts.inverse)
 
 
 for function in (leverage, predict_interval, predict_quantiles, report, summary):

@@ -369,8 +369,13 @@ class SummaryMixin(BaseEstimator):
         return [name for name in names if name in computed or hasattr(self, name)]
 
 
-def write_report(model: Any, path: str | os.PathLike[str], features: list[Feature]) -> None:
-    """Write the report page of a fitted ensemble."""
+def write_report(
+    model: Any,
+    path: str | os.PathLike[str],
+    features: list[Feature],
+    inverse: Inverse | None = None,
+) -> None:
+    """Write the report page of a fitted ensemble, whose target may be a transformed one."""
     fitted = model._result()
     if not hasattr(model, "cv_results_"):
         raise TypeError(
@@ -389,12 +394,20 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
     held_out_prediction = np.ravel(model.cv_prediction_)
     if fitted.design.kept_rows is not None and len(held_out_prediction):
         held_out_prediction = held_out_prediction[fitted.design.kept_rows]
-    notes = []  # differences from a fit by the command, for which the page was written
-    if model.cv is not None:
-        notes.append(
+    target = (model._target_names or ["y"])[0]
+    cautions = []
+    if inverse is not None:
+        error = _facts_of_transformed(model, inverse).get("error in units of y", "not known")
+        cautions.append(
+            f"All values are those of the transformed target. Error in units of {target}: {error}."
+        )
+        target = f"transformed {target}"
+    if model.cv is not None:  # the page was written for fits by the command
+        cautions.append(
             f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here."
         )
     effects = Effects(model, features, errors_are_cheap(model))
+    kept = fitted.design.kept_rows
     page = render(
         summarise(
             model,
@@ -403,9 +416,11 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
             effects,
             left_out=held_out_prediction,
             weight=problem.weight,
-            target="y",
+            row_names=range(len(X)) if kept is None else kept,
+            target=target,
             data_name="rows given to fit",
-            messages=notes,
+            messages=[],
+            cautions=cautions,
             seed=fitted.design.seed,
             command=f"{model.__repr__(700)}.fit(X, y).report({os.path.basename(path)!r})",
         )

@@ -221,7 +221,7 @@ def row_chart(
     origin : float
         Start of the bars if it is zero, and the reference line of dots otherwise.
     max_value : float
-        Larger values are drawn at the right end.
+        Larger values are arrows at the right end.
     heading : sequence of str
         Headings of the labels on the right.
     """
@@ -246,14 +246,15 @@ def row_chart(
         for end, text in zip(label_ends, row.labels, strict=True):
             parts.append(_text(end, y + 4, text, "end", f"{style} number"))
         if row.value is not None:
-            value = min(row.value, max_value)
             tooltip = _tooltip(row)
+            kind = "minus" if i else "plus"  # the first row is the reference
             if origin == 0:
-                parts.append(_bar(x(0.0), x(value), y, value < 0, tooltip))
+                parts.append(_bar(x(0.0), x(row.value), y, row.value < 0, tooltip))
+            elif row.value > max_value:
+                parts.append(_arrow(x(max_value), y, kind, tooltip))
             else:
-                kind = "minus" if i else "plus"  # the first row is the reference
-                parts.append(element("circle", tooltip, class_=kind, cx=x(value), cy=y, r=4.5))
-            if row.standard_error is not None:
+                parts.append(element("circle", tooltip, class_=kind, cx=x(row.value), cy=y, r=4.5))
+            if row.standard_error is not None and row.value <= max_value:
                 low = x(row.value - 2 * row.standard_error)
                 high = x(min(row.value + 2 * row.standard_error, max_value))
                 parts.append(element("line", class_="whisker", x1=low, x2=high, y1=y, y2=y))
@@ -273,6 +274,13 @@ def _bar(start: float, end: float, y: float, is_negative: bool, tooltip: str) ->
         width=max(abs(end - start), 0.5),
         height=14,
     )
+
+
+def _arrow(tip: float, y: float, kind: str, tooltip: str) -> str:
+    """Arrow that leaves the frame, for a value beyond it; its shaft is broken."""
+    head = f"{tip - 9:.1f},{y - 5:.1f} {tip:.1f},{y:.1f} {tip - 9:.1f},{y + 5:.1f}"
+    shaft = element("line", class_="whisker broken", x1=tip - 34, x2=tip - 9, y1=y, y2=y)
+    return shaft + element("polygon", tooltip, class_=kind, points=head)
 
 
 def _tooltip(row: Row) -> str:

@@ -145,7 +145,7 @@ def number(value: float | None, form: str = ".4g") -> str:
     ('1235', '0.000', '-')
     """
     text = "-" if value is None or not math.isfinite(value) else format(value, form)
-    return text.removeprefix("-") if re.fullmatch(r"-0(\.0*)?", text) else text
+    return text[1:] if re.fullmatch(r"[-+]0(\.0*)?", text) else text
 
 
 def listed(names: list[str]) -> str:
@@ -175,7 +175,8 @@ def heading_lines(data: dict[str, Any]) -> list[str]:
     """Lines about the table that was read, with notes."""
     size = f"{counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}"
     head = f"{shortened(data['name'], 200)}: {size}, target {shortened(data['target'])}"
-    return [head, *(f"  note: {escape_control(message)}" for message in data["messages"])]
+    messages = [*data["messages"], *data["cautions"]]
+    return [head, *(f"  note: {escape_control(message)}" for message in messages)]
 
 
 def fact_lines(facts: dict[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from .formatting import (
     with_error,
 )
 
+MOST_LEVELS = 8  # of a category in the table of levels; the columns table has all
 SCHEME_EXPLANATIONS = {
     "uniform": "all columns with equal probability",
     "ridge": "members whose mean is ridge regression",
@@ -49,17 +51,18 @@ def render(summary: dict[str, Any]) -> str:
     interval = element("span", interval_text(summary["interval"]), id="interval")
     choice = _sizes(summary) if summary["choice"] is None else _schemes(summary)
     figures = [
-        element("div", choice + _profile(summary["columns"], data["columns"])),
         _effects(summary),
-        *_scatter_plots(summary["predictions"]),
+        _example(summary),
+        *_scatter_plots(summary),
         _far_rows(summary["far_rows"]),
+        choice,
+        _profile(summary["columns"], data["columns"]),
     ]
     body = [
         element("h1", escape(title), title=shortened(data["target"], 300)),
         _remark(
-            f"{data['name']}: {counted(data['rows'], 'row')}. An average of"
-            f" {model['members'] or 'infinitely many'} least-squares fits; columns in each: {size};"
-            f" seed {model['seed']}."
+            f"{data['name']}: {counted(data['rows'], 'row')}. An average of {_members(model)};"
+            f" columns in each: {size}; seed {model['seed']}."
         ),
         element("h2", "Error of prediction"),
         _table("errors", ("error", "R²"), errors),
@@ -67,9 +70,10 @@ def render(summary: dict[str, Any]) -> str:
             '<p class="sub">Root mean squared error on held-out rows, and fraction of the variance'
             f" of the target that is explained. {interval}</p>"
         ),
-        _notes(data["messages"]),
+        *(element("p", escape(caution), class_="caution") for caution in data["cautions"]),
         element("div", "".join(figures), class_="charts"),
         _columns_table(summary),
+        _notes(data["messages"]),
     ]
     return _page(title, summary, body)
 
@@ -88,7 +92,7 @@ def render_comparison(comparison: dict[str, Any]) -> str:
             f" cross-validation{repeated}, seed {comparison['seed']}."
         ),
         element("p", escape(comparison["verdict"]), id="verdict"),
-        _notes(data["messages"]),
+        *(element("p", escape(caution), class_="caution") for caution in data["cautions"]),
         _table("models", heads, [_compared_row(line) for line in comparison["models"]]),
         _remark(
             "Root mean squared error and fraction of the explained variance on held-out rows, means"
@@ -97,6 +101,7 @@ def render_comparison(comparison: dict[str, Any]) -> str:
             " rows that folds have in common."
         ),
         element("div", _compared_chart(comparison["models"]), class_="single"),
+        _notes(data["messages"]),
     ]
     return _page(title, comparison, body)
 
@@ -133,9 +138,9 @@ def _compared_chart(models: list[dict[str, Any]]) -> str:
         max_value=min(2.5 * sorted_errors[0], 1.1 * sorted_errors[-2]),
     )
     caption = (
-        "Mean error over folds, on the right edge if it is larger. Bars: plus and minus two"
-        " standard errors of the difference to the ensemble, whose error is the dotted line; where"
-        " a bar crosses it, these folds do not distinguish the two models."
+        "Mean error over folds; an arrow leads to an error beyond the frame, the number beside it."
+        " Bars: plus and minus two standard errors of the difference to the ensemble, whose error"
+        " is the dotted line; where a bar crosses it, these folds do not distinguish the two models."
     )
     return _figure("plot", "Errors", chart, caption)
 
@@ -183,7 +188,17 @@ def _remark(text: str) -> str:
 
 def _notes(messages: list[str]) -> str:
     items = [element("li", escape(message)) for message in messages]
-    return element("ul", "".join(items)) if items else ""
+    return element("h2", "Notes about the table") + element("ul", "".join(items)) if items else ""
+
+
+def _members(model: dict[str, Any]) -> str:
+    """What is averaged, and what of it is drawn."""
+    if model["members"] or not model["drawn"]:
+        return f"{model['members'] or 'infinitely many'} least-squares fits"
+    others = (
+        "" if set(model["schemes"]) <= {"uniform", "null"} else ", and of infinitely many others"
+    )
+    return f"{model['drawn']} least-squares fits with uniform columns, drawn{others}"
 
 
 def _head(names: tuple[str, ...], first: str = "") -> str:
@@ -225,6 +240,8 @@ def _effects(summary: dict[str, Any]) -> str:
         effect = number(line["effect"], form).replace("-", "\N{MINUS SIGN}")
         labels = (effect, percent(line["drawn"]))
         rows.append(Row(line["name"], line["effect"], line["standard_error"], labels))
+    if not rows:
+        return _figure("effects", "Largest effects", "", "No column has an effect.")
     chart = row_chart("Largest effects", rows, "effect", origin=0.0, heading=("effect", "drawn"))
     if any(row.standard_error is not None for row in rows):
         error_caption = (
@@ -242,7 +259,53 @@ def _effects(summary: dict[str, Any]) -> str:
         " column grows by one standard deviation, and has a sign. On the right, the fraction of"
         f" the members that use the column (for a category the mean of its levels). {error_caption}"
     )
-    return _figure("effects", "Largest effects", chart, caption)
+    return _figure("effects", "Largest effects", chart, caption) + _levels(summary)
+
+
+def _levels(summary: dict[str, Any]) -> str:
+    """Table of the levels of categories, as differences from the lowest one."""
+    rows = []
+    for line in summary["effects"]:
+        all_levels = line["levels"] or []
+        levels = all_levels[:MOST_LEVELS]
+        for level in levels:
+            difference = number(level["coefficient"] - all_levels[-1]["coefficient"], "+.3g")
+            names = (shortened(line["name"], 30), shortened(level["name"], 30))
+            error = line["difference_standard_error"] if level is levels[0] else None
+            note = "" if error is None else f"± {number(error, '.2g')}"
+            rows.append(TableRow(": ".join(names), [difference], note))
+        if len(levels) < len(all_levels):
+            rows.append(TableRow(f"{shortened(line['name'], 30)}: lower levels", ["..."]))
+    if not rows:
+        return ""
+    target = shortened(summary["data"]["target"])
+    caption = (
+        f"By how much {target} is higher than at the lowest level of the column, all else equal."
+        " ±: one standard error."
+    )
+    return _figure("levels", "Categories", _table("differences", ("difference",), rows), caption)
+
+
+def _example(summary: dict[str, Any]) -> str:
+    """The prediction of one row, with its interval and the parts of its columns."""
+    example = summary["example"]
+    if example is None:
+        return ""
+    rows = [TableRow("mean prediction", [number(example["mean_prediction"])])]
+    for part in example["parts"]:
+        name = shortened(part["name"], 30)
+        value = shortened(part["value"], 30)
+        rows.append(TableRow(f"{name}: {value}" if value else name, [number(part["part"], "+.3g")]))
+    rows.append(TableRow("prediction", [number(example["prediction"])], best=True))
+    coverage = f"{summary['interval']['coverage']:.0%}"
+    caption = f"The first row of the table ({shortened(example['row'], 30)}), as if it were new."
+    if example["lower"] is not None and example["upper"] is not None:
+        caption += (
+            f" {coverage} interval: {number(example['lower'])} to {number(example['upper'])};"
+            f" observed: {number(example['observed'])}."
+        )
+    caption += " Parts: coefficient times the distance of the value from its mean."
+    return _figure("example", "One prediction", _table("parts", ("part",), rows), caption)
 
 
 def _sizes(summary: dict[str, Any]) -> str:
@@ -271,6 +334,11 @@ def _schemes(summary: dict[str, Any]) -> str:
     n_selected = summary["model"]["selected"]
     if n_selected is not None:
         caption += f" A sparse model would keep {counted(n_selected, 'column')}."
+    if summary["model"]["drawn"]:
+        caption += (
+            f" Uniform members have no closed form: {summary['model']['drawn']} are drawn, and"
+            " another seed draws others."
+        )
     table = _table("weights", ("weight", "error alone"), rows)
     return _figure("schemes", "Sampling schemes", table, caption)
 
@@ -325,8 +393,9 @@ def _profile(columns: dict[str, Any], n_columns: int) -> str:
     return _figure("profile", "Coefficients along the columns", chart.render(), caption)
 
 
-def _scatter_plots(predictions: dict[str, Any]) -> list[str]:
+def _scatter_plots(summary: dict[str, Any]) -> list[str]:
     """Figures of predicted against observed values, and of residuals."""
+    predictions = summary["predictions"]
     observed = predictions["observed"]
     predicted = predictions["predicted"]
     residuals = [o - p for o, p in zip(observed, predicted, strict=True)]
@@ -360,23 +429,29 @@ def _scatter_plots(predictions: dict[str, Any]) -> list[str]:
         "Observed minus predicted. A trend, or a spread that changes, means that the model misses"
         " something."
     )
+    if largest := summary["largest_residuals"]:
+        rows = ", ".join(
+            f"{shortened(line['row'], 30)} ({number(line['observed'] - line['predicted'], '+.3g')})"
+            for line in largest
+        )
+        residual_caption += f" The largest are those of rows {rows}."
     return [
         _figure("predicted", fit.title, fit.render(), fit_caption),
         _figure("residuals", residual.title, residual.render(), residual_caption),
     ]
 
 
-def _far_rows(far_rows: dict[str, list[float]] | None) -> str:
+def _far_rows(far_rows: dict[str, list[Any]] | None) -> str:
     """Table of the training rows with the largest leverages; empty if unknown."""
     if far_rows is None:
         return ""
     rows = []
     for row, leverage, observed, predicted in zip(*far_rows.values(), strict=True):
         cells = [number(leverage, ".3g"), number(observed), number(predicted)]
-        rows.append(TableRow(f"row {row}", cells))
+        rows.append(TableRow(f"row {shortened(row, 30)}", cells))
     caption = (
-        "Rows of the fit, counted from 1, that are farthest from the others in the columns that count:"
-        " their leverage in multiples of the mean. The largest is also the unit of olsen predict,"
+        "Rows of the fit that are farthest from the others in the columns that count: their"
+        " leverage in multiples of the mean. The largest is also the unit of olsen predict,"
         " which marks new rows of more than twice as much."
     )
     table = _table("far", ("leverage", "observed", "predicted"), rows)
@@ -391,12 +466,15 @@ def _columns_table(summary: dict[str, Any]) -> str:
     names = columns["name"]
     numbers = {
         "coefficient": list(map(number, columns["coefficient"])),
+        "± s.e.": list(map(partial(number, form=".2g"), columns["standard_error"] or [])),
         "effect": list(map(number, columns["effect"])),
         "drawn": list(map(percent, columns["drawn"])),
     }
+    if columns["standard_error"] is None:
+        del numbers["± s.e."]
     caption = (
         "Columns as members see them, levels of categories one by one. Coefficients are in their"
-        " units. Drawn: fraction of the members that use the column."
+        " units, with one standard error. Drawn: fraction of the members that use the column."
     )
     n_omitted = summary["data"]["columns"] - len(names)
     if n_omitted:

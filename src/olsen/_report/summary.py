@@ -8,6 +8,7 @@ Errors of other models are included if the models were compared (``--compare``).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -48,6 +49,7 @@ def summarise(
     weight: Array | None = None,
     groups: tuple[str, list[Any]] | None = None,
     compared: list[dict[str, Any]] | None = None,
+    row_names: Any = None,
     **about: Any,
 ) -> dict[str, Any]:
     """Collect the summary of a fitted tuned ensemble with one target.
@@ -69,16 +71,19 @@ def summarise(
         Name of the held-out groups, and the test rows of each fold.
     compared : list of dict, default=None
         Errors of the ensemble and of other models from a separate comparison.
+    row_names : sequence, default=None
+        Names or numbers of the rows. None: numbers from 1.
     **about : dict
-        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed``
-        of the fit, and its ``command``.
+        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table),
+        ``cautions`` (what the results must not be read without), ``seed`` of the fit, and its
+        ``command``.
 
     Returns
     -------
     dict
         ``data``, ``model``, ``errors``, ``effects`` (the largest, of input columns), ``columns``
-        (those of the ensemble, all or many), ``choice``, ``curve``, ``predictions``, ``far_rows``,
-        ``command``, ``versions``.
+        (those of the ensemble, all or many), ``choice``, ``curve``, ``predictions``, ``example``,
+        ``largest_residuals``, ``far_rows``, ``command``, ``versions``.
     """
     held_out_predictions = np.ravel(model.cv_prediction_) if left_out is None else left_out
     is_held_out = len(held_out_predictions) == len(X)
@@ -100,20 +105,25 @@ def summarise(
     half_width = _cross_validated_half_width(model, X)
     if half_width is None:
         half_width = _jackknife_half_width(np.abs(y - predicted)[np.isfinite(predicted)])
+    row_names = range(1, len(y) + 1) if row_names is None else row_names
     return _collect(
         model,
         effects,
         n_rows=len(y),
         errors=errors,
+        largest_residuals=_largest_residuals(y, predicted, row_names) if is_held_out else [],
+        example=_example(model, effects, X, y, half_width=half_width, name=row_names[0]),
         points={**_thinned(y, predicted), "left_out": is_held_out},
         half_width=half_width,
-        far_rows=_farthest_rows(model, y, predicted),
+        far_rows=_farthest_rows(model, y, predicted, row_names),
         **about,
     )
 
 
-def _farthest_rows(model: Any, y: Array, predicted: Array) -> dict[str, list[float]] | None:
-    """The training rows with the largest leverages, from 1, in multiples of the mean leverage; None
+def _farthest_rows(
+    model: Any, y: Array, predicted: Array, row_names: Any
+) -> dict[str, list[Any]] | None:
+    """The training rows with the largest leverages, by name, in multiples of the mean leverage; None
     if memory does not allow them.
     """
     try:
@@ -122,7 +132,7 @@ def _farthest_rows(model: Any, y: Array, predicted: Array) -> dict[str, list[flo
         return None
     farthest = np.argsort(-leverage, kind="stable")[:MOST_FAR_ROWS]
     return {
-        "row": (farthest + 1).tolist(),
+        "row": [str(row_names[i]) for i in farthest],
         "leverage": (leverage[farthest] / (leverage.mean() or 1.0)).tolist(),
         "observed": y[farthest].tolist(),
         "predicted": predicted[farthest].tolist(),
@@ -213,20 +223,24 @@ def _collect(
     seed: int,
     command: str,
     out_of_core: bool = False,
-    far_rows: dict[str, list[float]] | None = None,
+    far_rows: dict[str, list[Any]] | None = None,
+    cautions: Sequence[str] = (),
+    largest_residuals: Sequence[dict[str, Any]] = (),
+    example: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    coef = np.ravel(model.to_linear_regression().coef_)
     adaptive = hasattr(model, "scheme_weights_")
     data = {
         "name": data_name,
         "rows": n_rows,
-        "columns": len(coef),
+        "columns": model.n_features_in_,
         "target": target,
-        "messages": messages + caution(n_rows, scheme_weights(model)),
+        "messages": messages,
+        "cautions": [*cautions, *caution(n_rows, scheme_weights(model))],
         "out_of_core": out_of_core,
     }
     description = {
         "members": int(model.n_estimators_) if model.n_estimators_ < math.inf else None,
+        "drawn": sum(uniform_counts(model)) if model.n_estimators_ == math.inf else None,
         "kind": "adaptive" if adaptive else "ensemble",
         "seed": seed,
         "scale": float(model.scale_),
@@ -250,27 +264,66 @@ def _collect(
             "half_width": half_width if math.isfinite(half_width) else None,
         },
         "effects": effects.largest(),
-        "columns": _columns(model, coef, effects),
+        "columns": _columns(model, effects),
         "choice": _schemes(model) if adaptive else None,
         "curve": None if adaptive else _curve(model),
         "predictions": points,
         "far_rows": far_rows,
+        "example": example,
+        "largest_residuals": list(largest_residuals),
         "command": command,
         "versions": versions(),
     }
 
 
-def _columns(model: Any, coef: Array, effects: Any) -> dict[str, Any]:
+def _columns(model: Any, effects: Any) -> dict[str, Any]:
     """Columns of the ensemble with the largest effects, in their order in the data."""
     effect = np.ravel(effects.by_feature[0])
+    coef = np.ravel(effects.coef)
+    std = effects.standard_errors()
     listed = np.sort(np.argsort(-np.abs(effect), kind="stable")[:MOST_COLUMNS])
     frequency = getattr(model, "selection_frequency_", ())
     return {
-        "name": [effects.features[j].name for j in listed],
+        "name": [effects.features[j].label for j in listed],
         "coefficient": coef[listed].tolist(),
+        "standard_error": None if std is None else np.ravel(std)[listed].tolist(),
         "effect": effect[listed].tolist(),
         "drawn": model.inclusion_[listed].tolist(),
         "kept": frequency[listed].tolist() if len(frequency) else None,
+    }
+
+
+def _largest_residuals(
+    y: Array, predicted: Array, row_names: Any, count: int = 5
+) -> list[dict[str, Any]]:
+    """The rows that lie farthest from their held-out prediction, by name."""
+    residuals = np.where(np.isfinite(predicted), y - predicted, 0.0)
+    rows = np.argsort(-np.abs(residuals), kind="stable")[:count]
+    return [
+        {"row": str(row_names[i]), "observed": float(y[i]), "predicted": float(predicted[i])}
+        for i in rows
+        if residuals[i] != 0
+    ]
+
+
+def _example(
+    model: Any, effects: Any, X: Array, y: Array, *, half_width: float, name: object
+) -> dict[str, Any]:
+    """The prediction of the first row with its interval, and how its columns lead to it."""
+    mean_row = X.mean(axis=0)
+    mean_prediction, prediction = _fitted(model, np.stack([mean_row, X[0]]))
+    lower = prediction - half_width
+    upper = prediction + half_width
+    if model._result().folds is not None:
+        lower, upper = np.sort(np.ravel(model._intervals(X[:1], [COVERAGE], np.ones(1))))
+    return {
+        "row": str(name),
+        "observed": float(y[0]),
+        "mean_prediction": float(mean_prediction),
+        "parts": effects.parts_of(X[0], mean_row),
+        "prediction": float(prediction),
+        "lower": float(lower) if math.isfinite(lower) else None,
+        "upper": float(upper) if math.isfinite(upper) else None,
     }
 
 

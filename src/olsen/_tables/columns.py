@@ -518,7 +518,8 @@ class ColumnReader:
         if not (self.reading.fill and filled):
             return
         indicated = [column.name for column in columns if column.indicator]
-        indicators = f", and marked in columns of 0 and 1: {listed(indicated)}" if indicated else ""
+        marked = "" if indicated == filled else f": {listed(indicated)}"
+        indicators = f", and marked in columns of 0 and 1{marked}" if indicated else ""
         yield (
             f"missing values in {counted(len(filled), 'column')} ({listed(filled)}) are filled with"
             f" means, or the most frequent text{indicators}."

@@ -45,6 +45,8 @@ from .tables import refuse_absent
 from .terminal import UsageError
 
 Array = NDArray[np.float64]
+# metadata key of a training table: indices of the rows that were not left out
+KEPT_ROWS = b"olsen.kept_rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +250,7 @@ def _complete_rows(table: Any, names: list[str], notes: list[str]) -> Any:
     if not is_complete.all():
         n_left_out = n_rows - is_complete.sum()
         notes.append(f"{n_left_out} of {n_rows} rows left out: cells are missing or not finite.")
-    return table.filter(is_complete)
+    return _with_rows(table, is_complete)
 
 
 def _rows_with_target(table: Any, target: str, notes: list[str]) -> Any:
@@ -262,7 +264,19 @@ def _rows_with_target(table: Any, target: str, notes: list[str]) -> Any:
             f"{n_left_out} of {table.num_rows} rows left out: the target {quoted(target)} is"
             " missing there."
         )
-    return table.filter(~is_missing) if n_left_out else table
+    return _with_rows(table, ~is_missing) if n_left_out else table
+
+
+def _with_rows(table: Any, is_kept: Any) -> Any:
+    """Select rows of a table, which remembers their indices."""
+    metadata = {**(table.schema.metadata or {}), KEPT_ROWS: np.flatnonzero(is_kept).tobytes()}
+    return table.filter(is_kept).replace_schema_metadata(metadata)
+
+
+def row_numbers(table: Any) -> NDArray[np.intp]:
+    """Numbers from 1 that the rows of a training table have in the table that was read."""
+    kept = (table.schema.metadata or {}).get(KEPT_ROWS)
+    return 1 + (np.arange(table.num_rows) if kept is None else np.frombuffer(kept, np.intp))
 
 
 def numbers_of(table: Any, column: Column, stage: Stage = "fit") -> Array:

@@ -79,7 +79,7 @@ def _selected(model: Any, features: list[Feature]) -> list[dict[str, Any]] | Non
     if not len(frequency):
         return None
     selected = sorted(np.flatnonzero(model.selected_), key=lambda j: -frequency[j])
-    return [{"name": features[j].name, "frequency": float(frequency[j])} for j in selected]
+    return [{"name": features[j].label, "frequency": float(frequency[j])} for j in selected]
 
 
 def as_text(contents: dict[str, Any]) -> str:
@@ -103,8 +103,11 @@ def as_text(contents: dict[str, Any]) -> str:
     selected = contents["kept"]
     if selected is not None:
         sparse = f"{len(selected)} of {counted(columns['encoded'], 'column')}"
-        if selected:
-            sparse += f" (fraction of folds): {_named(selected, 'frequency', percent)}"
+        in_folds = [column for column in selected if column["frequency"] > 0]
+        if in_folds:
+            sparse += f" (fraction of folds): {_named(in_folds, 'frequency', percent)}"
+        if len(in_folds) < len(selected):
+            sparse += f"; {len(selected) - len(in_folds)} in no fold"
         lines["a sparse model keeps"] = sparse
     head = f"{shortened(file['name'], 200)}: a model of {shortened(contents['target'])}"
     return "\n".join([head, "", *fact_lines(lines), "", *effect_lines(contents["effects"])])

@@ -4,7 +4,7 @@ than memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from .._tables.problems import TableError
 from .._trust import refuse_weights
 from . import large_tables, terminal
 from .commands import TableOptions
-from .encoding import Encoding, Settings, learn_encoding, number_column, numbers_of
+from .encoding import Encoding, Settings, learn_encoding, number_column, numbers_of, row_numbers
 from .tables import is_parquet, read_table, refuse_absent, shown_name
 
 Array = NDArray[np.float64]
@@ -53,6 +53,7 @@ class TrainingData:
     encoding: Encoding
     name: str
     messages: list[str]
+    row_names: NDArray[Any]  # identifiers of the rows, or their numbers in the table
     weight: Array | None = None
     groups: NDArray[Any] | None = None
 
@@ -107,6 +108,7 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
         encoding=encoding,
         name=name,
         messages=messages + encoding.messages,
+        row_names=_row_names(table, options.id),
         weight=None if options.weight is None else _weights(table, options.weight, options),
     )
     if options.groups is not None:
@@ -124,6 +126,12 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
             label = f"--weight {quoted(options.weight)}"
             raise TableError(str(error).replace("sample_weight", label, 1)) from None
     return data_rows
+
+
+def _row_names(table: Any, ids: Sequence[str]) -> NDArray[Any]:
+    """Identifiers of the rows of a table, or their numbers in the table that was read."""
+    columns = strings_of(table, ids).values() if ids else [row_numbers(table)]
+    return np.array([", ".join(map(str, names)) for names in zip(*columns, strict=True)])
 
 
 def _weights(table: Any, name: str, options: TableOptions) -> Array:
@@ -152,6 +160,7 @@ def _without_unweighted_rows(data_rows: TrainingData) -> TrainingData:
         X=data_rows.X[kept],
         y=data_rows.y[kept],
         weight=weight[kept],
+        row_names=data_rows.row_names[kept],
         groups=None if data_rows.groups is None else data_rows.groups[kept],
         messages=[*data_rows.messages, f"{counted(n_left_out, 'row')} of weight 0: left out."],
     )
@@ -224,6 +233,7 @@ def fit(
             weight=data_rows.weight,
             groups=held_out_groups,
             compared=errors,
+            row_names=data_rows.row_names,
             data_name=data_rows.name,
             target=encoding.target,
             messages=data_rows.messages,
@@ -293,7 +303,8 @@ def compare(
         "rows": n_rows,
         "columns": n_columns,
         "target": data_rows.encoding.target,
-        "messages": data_rows.messages + report.caution(n_rows, []),
+        "messages": data_rows.messages,
+        "cautions": report.caution(n_rows, []),
     }
     return {"data": description, **comparison, "command": command, "versions": versions()}
 
