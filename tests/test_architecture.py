@@ -297,7 +297,7 @@ NODES = {
     "_members": 27000,
     "_estimators": 32000,
     "_tuning": 18700,
-    "cli": 17800,
+    "cli": 21500,
     "theory": 18800,
     "_report": 11200,
     "_tables": 12000,

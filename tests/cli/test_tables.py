@@ -105,6 +105,7 @@ PARQUET = as_parquet(PLAIN)
 # what was done, if any
 
 READ = {
+    "title.csv": (text(["Harvest of the year", *lines()]), "1 line above the header left out"),
     "plain.csv": (TEXT, None),
     "windows.csv": (text(lines(), "\r\n", "\r\n"), None),
     "old mac.csv": (text(lines(), "\r", "\r"), None),
@@ -197,7 +198,6 @@ REFUSED = {
     "many cells.csv": (spoiled(9, "1,2,3,4,5"), "many cells.csv", "line 9 has 5 cells"),
     "open quote.csv": (spoiled(6, '1,"2,3'), "line 6 has 2 cells", "quotation mark"),
     "open quote, target.csv": (spoiled(6, '1,2,"3'), "'y' holds", "'3", "in row 5"),
-    "title.csv": (text(["Harvest of the year", *lines()]), "line 2 has 3 cells", "title"),
     "spaces.txt": (text(lines(sep=" ")), "'a b y'"),
     "unnamed.csv": (text(lines(header=("a", "", "y"))), "unnamed.csv", "after 'a'"),
     "doubled.csv": (text(lines(header=("a", "a", "y"))), "several columns named 'a'", "rename"),

@@ -292,11 +292,15 @@ def number_format(
         return NumberFormat(".", unit)
     if decimal:
         return NumberFormat(decimal, unit)
-    if marks == ["."]:
+    # money with three decimals, as in "€ 350.000", may have thousands
+    is_money = unit not in ("", *PERCENT)
+    if marks == ["."] and not is_money and "," not in settled:
         return NumberFormat(".", unit)
     if len(settled) == 1 and marks == [","]:
         return NumberFormat(settled, unit)
-    raise DoubtfulNumbers(label, strings, marks[-1], "." if "." in settled else ",")
+    thousands_likely = marks == ["."] and "." not in settled
+    likely = "," if thousands_likely or (marks == [","] and "." not in settled) else "."
+    raise DoubtfulNumbers(label, strings, marks[-1], likely)
 
 
 def has_doubtful_points(strings: Any) -> bool:
@@ -336,7 +340,7 @@ def numbers_in(strings: Any, form: NumberFormat) -> Array:
 def example(strings: Any, form: NumberFormat) -> str:
     """Describe how strings are parsed as numbers, by the longest string."""
     longest = max(strings.to_pylist(), key=len)
-    return f"{quoted(longest)} is {numbers_in(pa.array([longest]), form)[0]:g}"
+    return f"{quoted(longest)} is {numbers_in(pa.array([longest]), form)[0]:.12g}"
 
 
 # Dates

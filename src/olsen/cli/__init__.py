@@ -3,6 +3,7 @@ end of its help.
 
 Examples:
 
+    olsen look wine.csv                    what a table holds, and the command that works
     olsen fit wine.csv --target quality --out wine.skops
     olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
     olsen fit --help                       what a command takes, with examples

@@ -1,4 +1,4 @@
-"""The commands: fit, predict, show, compare, risk, explore, reproduce.
+"""The commands: look, fit, predict, show, compare, risk, explore, reproduce.
 
 A command checks its numbers and its outputs first, then imports the modules it needs and does its
 work. Results go to standard output, as a table or with ``--json``. The docstrings are the text of
@@ -33,6 +33,7 @@ __all__ = [
     "compare",
     "explore",
     "fit",
+    "look",
     "predict",
     "reproduce",
     "risk",
@@ -121,7 +122,16 @@ def app() -> App:
         default_parameter=options,
         suppress_keyboard_interrupt=False,
     )
-    commands: list[Callable[..., None]] = [fit, predict, show, compare, risk, explore, reproduce]
+    commands: list[Callable[..., None]] = [
+        look,
+        fit,
+        predict,
+        show,
+        compare,
+        risk,
+        explore,
+        reproduce,
+    ]
     for position, command in enumerate(commands):
         examples = (inspect.getdoc(command) or "").partition("Examples\n--------\n")[2]
         epilogue = "Examples:\n\n" + textwrap.indent(examples, "    ")
@@ -271,6 +281,37 @@ def _show_with_files(
     written = [str(path) for path in paths if path is not None]
     file_list = f"\n\nwritten: {', '.join(map(escape_control, written))}" if written else ""
     terminal.show({**results, "written": written} if json else None, text + file_list)
+
+
+def look(
+    data: Path,
+    /,
+    *,
+    table: TableOptions = TableOptions(),  # noqa: B008
+    json: bool = False,
+) -> None:
+    """Look at a table: what its columns are, what fit would do with them, and the command that
+    works.
+
+    Nothing is fitted or written. Options about columns are those of fit.
+
+    Parameters
+    ----------
+    data : path
+        Table, as for fit. Of Parquet larger than a quarter of the free memory, the first rows are
+        read.
+    json : bool
+        Print JSON instead of a table.
+
+    Examples
+    --------
+    olsen look wine.csv
+    olsen look wine.csv --target quality
+    """
+    from . import look as looking
+
+    contents = looking.contents(data, table)
+    terminal.show(contents if json else None, looking.as_text(contents))
 
 
 def predict(

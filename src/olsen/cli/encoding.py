@@ -134,7 +134,7 @@ def learn_encoding(
             f" {listed(table.column_names, 12)}."
         )
     chosen = Settings(target=target, drop=tuple(drop), **settings)
-    _check_names(table, chosen)
+    check_names(table, chosen)
     distinct_values = None
     if distinct is not None:
         distinct_values = distinct(
@@ -147,7 +147,7 @@ def learn_encoding(
     raise TableProblems(problems, changes)
 
 
-def _check_names(table: Any, settings: Settings) -> None:
+def check_names(table: Any, settings: Settings) -> None:
     """Raise for options that name no column, or an order of fewer than two levels."""
     names = [named(text, table.column_names)[0] for text in (*settings.dates, *settings.ordinal)]
     targets = [settings.target] if settings.target else []

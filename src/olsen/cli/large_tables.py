@@ -129,6 +129,12 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> 
     return learn_encoding(head, target, drop, distinct)[1]
 
 
+def head(table: ParquetTable) -> Any:
+    """The first rows of a table, as many as fill a few blocks."""
+    names = table.schema.names
+    return next(_blocks(table, names, 16 * _block_rows(len(names)), lambda part: part))
+
+
 def _blocks(
     table: ParquetTable,
     columns: list[str],

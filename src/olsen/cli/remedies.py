@@ -25,7 +25,7 @@ def problem_lines(error: BaseException, arguments: list[str]) -> list[str] | Non
     lines = [f"olsen: {texts[0]}"]
     if len(texts) > 1:
         lines = [f"olsen: {len(error.problems)} problems:", *(f"  - {text}" for text in texts)]
-    command = complete_command(arguments, error.changes)
+    command = complete_command(arguments, error.changes) if error.changes else ""
     if command:
         lines += [f"  {advice(error.changes)}", f"    {command}"]
     return lines
@@ -45,7 +45,7 @@ def complete_command(arguments: Sequence[str], changes: Sequence[tuple[str, str]
     >>> complete_command(["fit", "t.csv", "--missing", "error"], [("drop", "a b"), ("missing", "mean")])
     "olsen fit t.csv --drop 'a b' --missing mean"
     """
-    if not changes or max(len(value) for _, value in changes) > MAX_VALUE_CHARACTERS:
+    if max((len(value) for _, value in changes), default=0) > MAX_VALUE_CHARACTERS:
         return ""
     words = list(arguments)
     for name in REPLACED:

@@ -5,7 +5,7 @@ than memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from .._tables.columns import UnreadableColumn
 from .._tables.problems import TableError
 from .._trust import refuse_weights
 from . import large_tables, terminal
+from .cautions import cautions
 from .commands import TableOptions
 from .encoding import Encoding, Settings, learn_encoding, number_column, numbers_of, row_numbers
 from .tables import is_parquet, read_table, refuse_absent, shown_name
@@ -85,29 +86,19 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     else:
         table, messages = read_table(data, verbatim=options.id)
         name = shown_name(data)
-    special_columns = [column for column in (options.weight, options.groups) if column is not None]
-    excluded = [*options.drop, *options.id, *special_columns]
-    if options.target in excluded:
-        raise terminal.UsageError(
-            f"--target {quoted(options.target)} is also left out, or used for something else."
-        )
+    settings = settings_of(options)
     table, encoding = learn_encoding(
-        table,
-        options.target,
-        excluded,
-        missing=options.missing,
-        dates=options.dates,
-        ordinal=options.ordinal,
-        na=options.na,
-        decimal=options.decimal,
+        table, **{f.name: getattr(settings, f.name) for f in fields(settings)}
     )
     encoding = replace(encoding, id_names=options.id)
+    X = encoding.features(table)
+    y = encoding.response(table)
     data_rows = TrainingData(
-        X=encoding.features(table),
-        y=encoding.response(table),
+        X=X,
+        y=y,
         encoding=encoding,
         name=name,
-        messages=messages + encoding.messages,
+        messages=messages + encoding.messages + cautions(encoding.columns, X, y),
         row_names=_row_names(table, options.id),
         weight=None if options.weight is None else _weights(table, options.weight, options),
     )
@@ -132,6 +123,34 @@ def _row_names(table: Any, ids: Sequence[str]) -> NDArray[Any]:
     """Identifiers of the rows of a table, or their numbers in the table that was read."""
     columns = strings_of(table, ids).values() if ids else [row_numbers(table)]
     return np.array([", ".join(map(str, names)) for names in zip(*columns, strict=True)])
+
+
+def settings_of(options: TableOptions) -> Settings:
+    """The options as settings of a reader; raise if the target is also used for something else."""
+    special_columns = [column for column in (options.weight, options.groups) if column is not None]
+    excluded = (*options.drop, *options.id, *special_columns)
+    if options.target in excluded:
+        raise terminal.UsageError(
+            f"--target {quoted(options.target)} is also left out, or used for something else."
+        )
+    return Settings(
+        target=options.target,
+        drop=excluded,
+        missing=options.missing,
+        dates=options.dates,
+        ordinal=options.ordinal,
+        na=options.na,
+        decimal=options.decimal,
+    )
+
+
+def table_to_look_at(data: Path, options: TableOptions) -> tuple[Any, list[str], int]:
+    """Read a table, or the first rows of a larger one; also return notes, and the number of rows."""
+    large = open_large(data, forced=False)
+    if large is not None:
+        return large_tables.head(large), [], large.n_rows
+    table, notes = read_table(data, verbatim=options.id)
+    return table, notes, table.num_rows
 
 
 def _weights(table: Any, name: str, options: TableOptions) -> Array:

@@ -15,13 +15,15 @@ import csv
 import difflib
 import io
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
@@ -32,10 +34,12 @@ from .._tables.problems import BLANKS, SEPARATOR, TableError, listed, one_line, 
 from . import terminal
 
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
+MAX_TITLES = 20  # lines above a header
 SAMPLE_BYTES = 1 << 16  # from which the format and the dialect of a file are detected
 # Memory of the text reader per column, however short the table (9.3 kB with pyarrow 26)
 COLUMN_BYTES = 10_000
 STANDARD_INPUT = Path("/dev/stdin")
+LAST_BYTE_OF_NO_BREAK_SPACE = 0xA0
 SEPARATORS = ";\t,|"
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -281,10 +285,22 @@ def _strip_cells(table: Any, verbatim: set[str]) -> Any:
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name not in verbatim:
-            column = pc.utf8_trim(column, characters=BLANKS)
-            column = pc.if_else(pc.is_in(column, value_set=missing_marks), None, column)
+            if _may_have_blanks(column):
+                column = pc.utf8_trim(column, characters=BLANKS)
+            is_mark = pc.is_in(column, value_set=missing_marks)
+            if pc.any(is_mark).as_py():
+                column = pc.if_else(is_mark, None, column)
         columns.append(column)
     return pa.table(columns, schema=table.schema)
+
+
+def _may_have_blanks(column: Any) -> bool:
+    """Whether any byte of the strings may belong to a blank: most columns of numbers have none."""
+    for chunk in column.chunks:
+        text_bytes = np.frombuffer(chunk.buffers()[2] or b"", dtype=np.uint8)
+        if (text_bytes <= ord(" ")).any() or (text_bytes == LAST_BYTE_OF_NO_BREAK_SPACE).any():
+            return True
+    return False
 
 
 # Text files: separators, encodings, and the lines of errors
@@ -296,6 +312,7 @@ class _Dialect(NamedTuple):
     encoding: str
     separator: str
     n_columns: int
+    n_above: int  # lines above the header
 
 
 def _read_text(source: Source, messages: list[str]) -> Any:
@@ -310,6 +327,7 @@ def _read_text(source: Source, messages: list[str]) -> Any:
                 read_options=pv.ReadOptions(
                     encoding=dialect.encoding,
                     block_size=1 << 24,  # a row must fit into a block
+                    skip_rows=dialect.n_above,
                     autogenerate_column_names=True,
                 ),
                 parse_options=pv.ParseOptions(
@@ -377,6 +395,13 @@ def _dialect(source: Source, messages: list[str]) -> _Dialect:
         )
     nonblank_lines = [line for line in lines if line.strip(" \t\r\n\v\f")]
     separator = _separator(nonblank_lines)
+    n_titles, separator = _titles(nonblank_lines, separator)
+    n_above = 0
+    if n_titles:
+        n_above = lines.index(nonblank_lines[n_titles])
+        titles = listed((line.strip() for line in nonblank_lines[:n_titles]), 2)
+        messages.append(f"{counted(n_titles, 'line')} above the header left out: {titles}.")
+        nonblank_lines = nonblank_lines[n_titles:]
     try:
         names = next(csv.reader(nonblank_lines, delimiter=separator))
     except csv.Error as error:
@@ -387,7 +412,7 @@ def _dialect(source: Source, messages: list[str]) -> _Dialect:
         messages.append("the file is not UTF-8; read as Windows-1252 (cp1252).")
     if source.encoding:
         messages.append(f"the file is {source.encoding}, and was read as such.")
-    return _Dialect(encoding, separator, len(names))
+    return _Dialect(encoding, separator, len(names), n_above)
 
 
 def _lines(source: Source, encoding: str) -> io.TextIOWrapper:
@@ -410,12 +435,55 @@ def _separator(lines: list[str]) -> str:
     return separator
 
 
+def _titles(lines: list[str], separator: str) -> tuple[int, str]:
+    """Number of lines above the header, and the separator below them.
+
+    Lines are titles if the table would be malformed with them, all lines below have as many cells as
+    the header, every cell of the header has a name that is no number, and titles have at most half
+    as many cells.
+    """
+    widths = {len(cells) for cells in _cells(lines[:50], separator)}
+    if len(widths) == 1:
+        return 0, separator
+    for n_titles in range(1, min(MAX_TITLES, len(lines) - 3) + 1):
+        below = lines[n_titles:50]
+        below_separator = _separator(below)
+        rows = _cells(below, below_separator)
+        header = [cell.strip() for cell in rows[0]] if rows else []
+        titles = _cells(lines[:n_titles], below_separator)
+        if (
+            len(header) > 1
+            and {len(row) for row in rows} == {len(header)}
+            and is_header(header)
+            and all(2 * sum(map(is_filled, title)) <= len(header) for title in titles)
+        ):
+            return n_titles, below_separator
+    return 0, separator
+
+
+def _cells(lines: list[str], separator: str) -> list[list[str]]:
+    """Cells of lines; none if quotation marks are not closed."""
+    try:
+        return [row for row in csv.reader(lines, delimiter=separator) if row]
+    except csv.Error:
+        return []
+
+
+def is_header(cells: Sequence[object]) -> bool:
+    """Whether cells are names of columns: all filled, all different, and none a number."""
+    names = [str(cell).strip() for cell in cells if is_filled(cell)]
+    has_number = any(re.fullmatch(r"[-+\d.,\s]+", name) for name in names)
+    return len(names) == len(cells) == len(set(names)) and not has_number
+
+
 def _malformed_line(source: Source, dialect: _Dialect) -> str:
     """Describe the first line that does not fit the header, and the remedy; empty if all lines fit."""
     with _lines(source, dialect.encoding) as lines:
+        for _ in range(dialect.n_above):
+            next(lines)
         rows = csv.reader(lines, delimiter=dialect.separator)
         width = 0
-        line_number = 1
+        line_number = 1 + dialect.n_above
         try:
             for row in rows:
                 width = width or len(row)
@@ -426,7 +494,7 @@ def _malformed_line(source: Source, dialect: _Dialect) -> str:
                         " line: close quotation marks, put strings with separators into them,"
                         " remove titles above the header."
                     )
-                line_number = rows.line_num + 1
+                line_number = rows.line_num + 1 + dialect.n_above
         except csv.Error as error:
             return (
                 f"in line {line_number}, {error}, as after a quotation mark that is not closed;"

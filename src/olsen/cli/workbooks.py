@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 import zipfile
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -15,8 +16,8 @@ import pyarrow as pa
 
 from .._execution import memory
 from .._report.formatting import counted, quoted
-from .._tables.problems import TableError, one_line
-from .tables import Source, is_filled
+from .._tables.problems import TableError, listed, one_line
+from .tables import MAX_TITLES, Source, is_filled, is_header
 
 # bytes of memory per unpacked byte (at most 3.1 in sheets of numbers and of strings)
 MEMORY_PER_UNPACKED_BYTE = 4
@@ -80,7 +81,7 @@ def _first_sheet(
         _refuse_large_archive(source.name, file, memory_limit)
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
         for sheet in book.worksheets:
-            rows = _sheet_rows(sheet, source.name, memory_limit)
+            rows = _sheet_rows(sheet, source.name, memory_limit, messages)
             if rows:
                 n_sheets = len(book.worksheets)
                 if n_sheets > 1:
@@ -110,7 +111,19 @@ def _refuse_large_archive(name: str, file: Any, memory_limit: float) -> None:
     file.seek(0)
 
 
-def _sheet_rows(sheet: Any, name: str, memory_limit: float) -> list[tuple[Any, ...]]:
+def _is_header_below(titles: list[tuple[Any, ...]], cells: Sequence[Any]) -> bool:
+    """Whether a row of a sheet is the header, and the rows above it are titles, with at most half as
+    many cells.
+    """
+    n_cells = max((j for j, cell in enumerate(cells, 1) if is_filled(cell)), default=0)
+    is_longer = n_cells > max(map(len, titles))
+    few = all(2 * sum(map(is_filled, title)) <= n_cells for title in titles)
+    return is_longer and few and len(cells) == n_cells and is_header(cells)
+
+
+def _sheet_rows(
+    sheet: Any, name: str, memory_limit: float, messages: list[str]
+) -> list[tuple[Any, ...]]:
     """Rows of a sheet from the header, the first row that is not blank; raise if a row is longer
     than the header.
 
@@ -131,6 +144,11 @@ def _sheet_rows(sheet: Any, name: str, memory_limit: float) -> list[tuple[Any, .
             n_columns = max((j for j, cell in enumerate(cells, 1) if _is_written(cell)), default=0)
             if not n_columns:
                 continue
+        if rows and len(rows) <= MAX_TITLES and _is_header_below(rows, cells):
+            titles = [cell for row in rows for cell in row if is_filled(cell)]
+            messages.append(f"rows above the header left out: {listed(titles, 2)}.")
+            rows.clear()
+            n_columns = len(cells)
         rows.append(tuple(cells[:n_columns]))
         extra = next((j for j in range(n_columns, len(cells)) if is_filled(cells[j])), None)
         if extra is not None:
