@@ -275,9 +275,9 @@ def test_prior_variances_of_rare_columns_know_no_units_order_or_storage(seed):
 
 
 def test_moments_of_zeros_and_ones_give_the_rare_scheme_of_rows(seed):
-    X, y = fingerprints(seed, n=1200, p=40)
+    X, y = fingerprints(seed, n=5100, p=40)  # fewer rows in memory have other folds
     memory = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
-    parts = np.array_split(np.arange(1200), 3)
+    parts = np.array_split(np.arange(5100), 3)
     blocks = AdaptiveOLSEnsembleRegressor(random_state=0)
     blocks.fit(lambda: ((X[part], y[part]) for part in parts), None)
     assert "rare" in memory.scheme_weights_

@@ -31,6 +31,9 @@ FULL_SHRINKAGE_LEAD = (
 NO_SHRINKAGE_LEAD = 0.5  # gain, in standard errors, from which on the weights are the stacked ones
 # lead of ridge over the null model without its best folds, in standard errors, to drop such folds
 NULL_LEAD = 1.5
+# in standard errors. On pure noise, 250 data sets of 300 x 150, the excess risk over that of the better of
+# RidgeCV and LassoCV was 1.18 +- .07 with 0 and 1.10 +- .07 with .25; 35 tables did not change.
+MIN_GAIN_OVER_NULL = 0.25
 SEED = 24
 
 
@@ -123,8 +126,8 @@ def shrink_to_ridge(
 
 
 def shrink_to_null(weights: Array, errors: FoldProducts, null: int) -> Array:
-    """Shrink weights to the null model, fully without a gain over it, not at all from one standard
-    error on.
+    """Shrink weights to the null model: fully up to a gain over it of MIN_GAIN_OVER_NULL, not at all
+    from one standard error more on.
     """
     only_null = np.eye(len(weights))[null]
     steady = errors.without_best(only_null, weights)
@@ -132,7 +135,9 @@ def shrink_to_null(weights: Array, errors: FoldProducts, null: int) -> Array:
         errors.lead(weights, only_null, steady) - NULL_LEAD,
         errors.lead(weights, only_null, errors.fold_weights),
     )
-    return np.asarray(only_null + np.clip(lead, 0.0, 1.0) * (weights - only_null))
+    return np.asarray(
+        only_null + np.clip(lead - MIN_GAIN_OVER_NULL, 0.0, 1.0) * (weights - only_null)
+    )
 
 
 def _base(S: Array, ridge: int, null: int) -> Array:
