@@ -1,8 +1,11 @@
 """Too little memory: the right answer, or MemoryError with words; the estimator is what it was."""
 
 import os
+import re
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -161,3 +164,60 @@ def test_the_table_counts_losses():
         Child(lambda: os.kill(os.getpid(), signal.SIGKILL)).answer()
     with pytest.raises(Ended, match="hung"):
         Child(signal.pause).answer(longest=0.5)
+
+
+DOCUMENTED = re.findall(
+    r"^\| ([\d ]+) x ([\d ]+) \| ([^|]+) \| [^|]+ \| (\d+) MB \|",
+    (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(),
+    re.MULTILINE,
+)
+FIT_OF_A_SHAPE = """
+import sys
+import numpy as np
+import scipy.sparse as sp
+from olsen import AdaptiveOLSEnsembleRegressor
+
+def now(name):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+n, p, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+rng = np.random.default_rng(0)
+AdaptiveOLSEnsembleRegressor().fit(rng.standard_normal((50, 5)), rng.standard_normal(50))
+if kind.startswith("sparse"):
+    density = float(kind.split()[1]) / 100
+    rows = rng.integers(0, n, int(density * n * p))
+    columns = (p * rng.random(len(rows)) ** 2).astype(np.int64)  # the first ones are frequent
+    X = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(n, p))
+    del rows, columns
+elif kind == "double":
+    X = rng.standard_normal((n, p))
+else:
+    X = (rng.random((n, p), dtype=np.float32) < 0.3).astype(np.int8)
+signal = np.asarray(X[:, :60] @ rng.standard_normal(60)).ravel()
+y = signal + signal.std() * rng.standard_normal(n)
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the peak begins here
+before = now("VmRSS")
+AdaptiveOLSEnsembleRegressor().fit(X, y)
+print(now("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured from /proc")
+@pytest.mark.parametrize(("n", "p", "kind", "limit"), DOCUMENTED)
+def test_shapes_take_no_more_memory_than_documented(n, p, kind, limit):
+    arguments = [n.replace(" ", ""), p.replace(" ", ""), kind.strip(" `")]
+    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", FIT_OF_A_SHAPE, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **one_thread},
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) <= float(limit)
+
+
+def test_the_table_of_shapes_is_read():
+    assert len(DOCUMENTED) == 6

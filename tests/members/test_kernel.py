@@ -22,8 +22,10 @@ SOURCE = Path(__file__).parents[2] / "src" / "olsen" / "_kernel"
 # instruction set.
 ORACLE = """
 import numpy as np
+import scipy.sparse as sp
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._kernel import _native as _kernel
+from olsen._kernel import wrappers
 rng = np.random.default_rng(0)
 X = rng.standard_normal((150, 70)) + 3.0
 X[:, 5] = X[:, 6] - X[:, 7]
@@ -34,6 +36,33 @@ for m in (1, 4, 7, 8, 9, 16, 23, 33, 64):
         found = member_coefficients(X, y[:, 0], columns, rows, solver="gram")[0]
         expected = member_coefficients(X, y[:, 0], columns, rows, solver="orthogonal")[0]
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+columns = np.where(rng.uniform(size=(40, 150)) < 0.2, rng.standard_normal((40, 150)), 0.0)
+weights = rng.uniform(0.5, 2, 150)
+means = columns @ weights / weights.sum()
+centred = (columns - means[:, None]) * np.sqrt(weights)
+targets = y - np.average(y, axis=0, weights=weights)
+settings = {
+    "squares": np.sum(centred**2, axis=1), "penalties": np.geomspace(20, 1, 6), "max_columns": 40.0, "tol": 1e-18
+}
+dense = wrappers.lasso_path(
+    M=centred, targets=targets * np.sqrt(weights)[:, None], from_rows=True, **settings
+)
+stored = sp.csc_array(columns.T)
+starts = stored.indptr.astype(np.int64)
+lists = wrappers.Lists.of(starts, stored.indices.astype(np.int64))
+sparse = wrappers.sparse_lasso_path(
+    columns=lists, values=stored.data, mean=means, weights=weights, targets=targets, **settings
+)
+np.testing.assert_allclose(sparse, dense, rtol=0, atol=1e-9)
+for wrong in ({"values": stored.data[1:]}, {"columns": lists._replace(stops=lists.stops + 1)}):
+    arguments = {"columns": lists, "values": stored.data, **wrong}
+    try:
+        wrappers.sparse_lasso_path(
+            mean=means, weights=weights, targets=targets, **settings, **arguments
+        )
+    except ValueError:
+        continue
+    raise AssertionError(wrong)
 score = 0.0
 for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
     score += float(make(n_estimators=20, random_state=0).fit(X, y).best_score_)

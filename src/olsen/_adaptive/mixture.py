@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from .._data.arrangement import Arrangement
 from .._data.folds import blas_for, first_least
 from .._execution.threads import Threads
+from .._tuning.penalties import expected_sizes_of
 from .._tuning.risk_curves import Paths
-from .._tuning.selection import MAX_SIZES, SelectionData, SizeOptions
+from .._tuning.selection import MAX_SIZES, ComparedInFolds, SelectionData, SizeOptions
 from .._tuning.selection import SEED as PATH_SEED
 from .choice import Choice, choose, null_choice
 from .schemes import LARGEST_ROW_FRACTION
@@ -19,6 +20,9 @@ from .schemes import LARGEST_ROW_FRACTION
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+# columns of uniform members where rows stay implicit, at most: 100 members of 256 of 20 000 sparse
+# columns take half a second
+MAX_IMPLICIT_SIZE = 256
 MANY_MEMBERS = (
     1000  # number for which the size of uniform members is chosen, if the ensemble is infinite
 )
@@ -72,10 +76,9 @@ def _choose(
     largest = min(p, int(LARGEST_ROW_FRACTION * (n - data.null_rank)))
     with blas_for((n, p)):
         compared = data.in_folds(options, paths)
-        growth = np.sqrt(n / compared.n_training_rows)
-        best = [float(curve.sizes[first_least(curve.mse(k))]) for curve in compared.curves]
-        sizes = np.array([max(1, min(round(size * growth), largest)) for size in best])
         folds = compared.folds
+        best = _best_sizes(compared, k, n)
+        sizes = np.array([max(1, min(round(size), largest)) for size in best.tolist()])
         if compared.ridge_penalty is None:  # all columns are constant
             choices = null_choice(folds)
         else:
@@ -85,6 +88,21 @@ def _choose(
         MixtureSelection(choice=choice, uniform_size=int(size))
         for choice, size in zip(choices, sizes, strict=True)
     ]
+
+
+def _best_sizes(compared: ComparedInFolds, k: float, n: int) -> Array:
+    """The best sizes (q,) of uniform members on n rows; where rows stay implicit, the degrees of freedom of
+    ridge regression, which uniform members of that size have in the limit.
+    """
+    folds = compared.folds
+    if compared.curves is not None:
+        growth = np.sqrt(n / compared.n_training_rows)
+        best = [float(curve.sizes[first_least(curve.mse(k))]) for curve in compared.curves]
+        return np.asarray(growth * np.array(best))
+    if compared.ridge_penalty is None:
+        return np.ones(folds.n_targets)
+    sizes = expected_sizes_of(folds.all_rows, compared.ridge_penalty)
+    return np.minimum(sizes, MAX_IMPLICIT_SIZE)
 
 
 def _held_out_prediction(choice: Choice, y: Array) -> Array | None:

@@ -18,7 +18,6 @@ images of each other, and stay in their original order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from .moments import Moments, constant_columns
 from .rows import RowData, gather
+from .stored import BLOCK_ENTRIES, centred_sums, product, transposed_product
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -148,8 +148,8 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> b
     return True
 
 
-def in_order_of_content(rows: RowData) -> RowData:
-    r"""The rows, of which random folds are drawn in an order that depends on content alone.
+def order_of_content(rows: RowData) -> Indices:
+    r"""Row indices in an order that depends on content alone, of which random folds are drawn.
 
     The keys are the row sums of Z, then the mean over targets of :math:`|\tilde y|` in units of its
     standard deviation; rows that tie are further ordered by :math:`\tilde y \circ (Z Z'W\tilde y)`
@@ -168,7 +168,7 @@ def in_order_of_content(rows: RowData) -> RowData:
         y = scaled[:, 0]
         fitted = Z.times(Z.transposed_times((rows.weights * y)[:, None]))[:, 0]
         rank = _ranks([rank.astype(np.float64), y * fitted, y, rows.weights])
-    return replace(rows, order=np.argsort(rank, kind="stable"))
+    return np.argsort(rank, kind="stable")
 
 
 def column_order(moments: Moments) -> Indices:
@@ -253,16 +253,15 @@ def random_numbers(count: int, sets: int) -> Array:
 
 @dataclass(frozen=True)
 class _Standardised:
-    """Centred columns in units of their standard deviations, in blocks of columns.
+    """Centred columns in units of their standard deviations, by their products.
 
-    A single block is cached; several blocks are computed on every use, so that there is no second
-    copy of X.
+    Small data are standardised; otherwise X stays as it is stored.
     """
 
     problem: RowData
     mean: Array  # (p,)
     unit: Array  # (p,)
-    only_block: Array | None  # (n, p) all standardised columns
+    explicit: Array | None  # (n, p) all standardised columns
 
     @classmethod
     def of(cls, problem: RowData) -> _Standardised:
@@ -270,42 +269,36 @@ class _Standardised:
         mean = problem.means[0]
         total = problem.total_weight
         weights = problem.weights
-        unit = np.zeros(len(mean))
-        blocks = list(column_blocks(problem))
-        for block in blocks:
-            centred = gather(problem.X, block, None) - mean[block]
-            squares = np.einsum("l,lj,lj->j", weights, centred, centred)
-            if problem.fit_intercept:
-                squares[constant_columns(squares, mean[block], total)] = 0.0
-            unit[block] = np.sqrt(squares / total)
-        return cls(problem, mean, unit, _scaled(centred, unit) if len(blocks) == 1 else None)
+        n, p = problem.shape
+        if n * p <= BLOCK_ENTRIES:
+            explicit = gather(problem.X, slice(None), None) - mean
+            squares = np.einsum("l,lj,lj->j", weights, explicit, explicit)
+        else:
+            explicit = None
+            squares = centred_sums(problem.X, mean, weights[None])[1][0]
+        if problem.fit_intercept:
+            squares[constant_columns(squares, mean, total)] = 0.0
+        unit = np.sqrt(squares / total)
+        if explicit is not None:
+            explicit /= np.where(unit > 0, unit, np.inf)
+        return cls(problem, mean, unit, explicit)
 
     def times(self, B: Array) -> Array:
         """Z B for B of shape (p, count)."""
-        return sum(
-            (self._block(block) @ B[block] for block in column_blocks(self.problem)), np.zeros(())
-        )
+        if self.explicit is not None:
+            return np.asarray(self.explicit @ B)
+        scaled = B / self._divisor
+        return product(self.problem.X, scaled, None) - self.mean @ scaled
 
     def transposed_times(self, B: Array) -> Array:
         """Z' B for B of shape (n, count)."""
-        return np.concatenate([self._block(block).T @ B for block in column_blocks(self.problem)])
+        if self.explicit is not None:
+            return np.asarray(self.explicit.T @ B)
+        products = transposed_product(self.problem.X, B)
+        products -= np.outer(self.mean, B.sum(axis=0))
+        return np.asarray(products / self._divisor)
 
-    def _block(self, block: slice) -> Array:
-        if self.only_block is not None:
-            return self.only_block
-        return _scaled(gather(self.problem.X, block, None) - self.mean[block], self.unit[block])
-
-
-def _scaled(centred: Array, unit: Array) -> Array:
-    """Centred columns in their units, in place; zeros in constant ones."""
-    centred /= np.where(unit > 0, unit, np.inf)
-    return centred
-
-
-def column_blocks(problem: RowData) -> Iterator[slice]:
-    """Slices of columns of at most about a million numbers, of which one slice is standardised at
-    a time.
-    """
-    n, p = problem.shape
-    step = max(1, (1 << 20) // max(1, n))
-    return (slice(start, min(start + step, p)) for start in range(0, p, step))
+    @property
+    def _divisor(self) -> Array:
+        """Standard deviations (p, 1), by which constant columns become zero."""
+        return np.where(self.unit > 0, self.unit, np.inf)[:, None]

@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 
 from .._execution.threads import Threads, cached_property, one_blas_thread
 from .arrangement import TIE_TOL
+from .implicit import ImplicitRows, stays_implicit
 from .moments import Moments, training_moments
 from .rows import RowData
 from .splits import Splits, moments_of_training_rows
 from .standardised import (
+    CONSTANT_TOL,
     Standardised,
     StandardisedMoments,
     StandardisedRows,
     few_columns,
     standard_deviations,
 )
+from .stored import product
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -74,6 +77,21 @@ class HeldOutRows:
     def targets_at(self, which: Indices) -> HeldOutRows:
         """The held-out rows with some of the targets."""
         return replace(self, Y=self.Y[:, which])
+
+
+@dataclass(frozen=True)
+class HeldOutImplicit(HeldOutRows):
+    """Held-out rows of X as it is stored, centred at the means of the training rows."""
+
+    mean: Array  # (p,) means of the training rows
+    scale: Array  # (p,) one over the standard deviations; zero for constant columns
+
+    def residuals(self, b: Array) -> Array:
+        """Residuals (rows, sizes, q)."""
+        p, n_sizes, q = b.shape
+        scaled = b.reshape(p, n_sizes * q) * self.scale[:, None]
+        predictions = product(self.X, scaled, self.rows) - self.mean @ scaled
+        return np.asarray(self.Y[:, None, :] - predictions.reshape(-1, n_sizes, q))
 
 
 @dataclass(frozen=True)
@@ -270,6 +288,8 @@ def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Thr
     """Folds of rows in memory: Gram matrices, or the rows themselves where there are more columns
     than rows.
     """
+    if stays_implicit(problem):
+        return _folds_of_implicit_rows(problem, splits, n_repeats, threads)
     n, p = problem.shape
     X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
     weight = problem.weights
@@ -301,6 +321,38 @@ def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Thr
         repeats=n_repeats,
         threads=threads,
         training=training,
+    )
+
+
+def _folds_of_implicit_rows(
+    problem: RowData, splits: Splits, n_repeats: int, threads: Threads
+) -> FoldData:
+    """Folds of rows that are never standardised; they share X as it is stored."""
+    all_rows, unit = ImplicitRows.of(problem)
+    training_sets = all_rows.take([train for train, _ in splits], CONSTANT_TOL)
+    weight = problem.weights
+    folds = []
+    for (train_rows, test), train in zip(splits, training_sets, strict=True):
+        mean_y = problem.means[1]
+        if problem.null_rank:
+            mean_y = weight[train_rows] @ problem.Y[train_rows] / train.weight
+        test_rows = HeldOutImplicit(
+            rows=test,
+            X=problem.X,
+            Y=problem.Y[test] - mean_y,
+            row_weights=weight[test],
+            mean=train.mean,
+            scale=all_rows.scale,
+        )
+        mean_x = train.mean * all_rows.scale
+        folds.append(Fold(train, mean_x, mean_y, float(weight[test].sum()), test_rows))
+    return FoldData(
+        all_rows=all_rows,
+        unit=unit,
+        n_rows=len(weight),
+        folds=folds,
+        repeats=n_repeats,
+        threads=threads,
     )
 
 

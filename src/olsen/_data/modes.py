@@ -7,11 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .arrangement import TIE_TOL, column_blocks
+from .arrangement import TIE_TOL
 from .moments import Moments
 from .rows import RowData, gather
+from .stored import blocks
 
 Array = NDArray[np.float64]
 
@@ -29,10 +31,24 @@ def away_from_mode(problem: RowData) -> Array:
     No unit, origin or order of rows changes it.
     """
     weight = problem.weights / problem.total_weight
+    if sp.issparse(problem.X):
+        return _away_of_sparse_columns(problem.X, weight)
     if isinstance(problem.X, np.ndarray) and not _may_be_rare(problem.X, weight).any():
         return np.ones(problem.shape[1])
-    blocks = (gather(problem.X, columns, None) for columns in column_blocks(problem))
-    return np.concatenate([_away_in_block(block, weight) for block in blocks])
+    parts = (gather(problem.X, columns, None) for columns in blocks(*problem.shape))
+    return np.concatenate([_away_in_block(part, weight) for part in parts])
+
+
+def _away_of_sparse_columns(X: Any, weight: Array) -> Array:
+    """Fractions of sparse columns: their mode is zero, except where few rows are zero."""
+    nonzero = sp.csc_array((X.data != 0, X.indices, X.indptr), X.shape, dtype=np.float64)
+    fraction = np.asarray(nonzero.T @ weight)
+    away = _of_rare(fraction)
+    full = np.flatnonzero(fraction > (1 - TIE_TOL) * (1 - RARE_FRACTION))
+    for block in blocks(X.shape[0], len(full)):
+        columns = full[block]
+        away[columns] = _away_in_block(gather(X, columns, None), weight)
+    return away
 
 
 def _may_be_rare(X: NDArray[Any], weight: Array) -> NDArray[np.bool_]:

@@ -139,7 +139,8 @@ class RowData:
     @property
     def dtype(self) -> Any:
         """Type of coefficients and predictions."""
-        return self.X.dtype
+        is_integer = self.space.on_host and self.X.dtype.kind in "iu"
+        return np.dtype(np.float64) if is_integer else self.X.dtype
 
     def complete(self, design: Design) -> Design:
         """Add the shape of the data and the drawable rows to a design."""
@@ -169,7 +170,9 @@ class RowData:
         return self.on_host()
 
     def on_host(self) -> RowData:
-        """Copy of rows on a device as NumPy arrays."""
+        """The rows as NumPy arrays."""
+        if self.space.on_host:
+            return self
         get = self.space.get
         weight = None if self.weight is None else np.asarray(get(self.weight), dtype=np.float64)
         X = np.asarray(get(self.X))
@@ -290,6 +293,11 @@ class RowData:
     def n_rows_given(self) -> int:
         """Number of rows given to fit, with those of weight zero."""
         return self.shape[0] if self.n_given is None else self.n_given
+
+    def random_splits(self, count: int, seed: int) -> list[tuple[Indices, Indices]]:
+        """Rows to train on and to test on, for the folds of :meth:`fold_moments`."""
+        fold = self._fold_of_rows(count, seed)
+        return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
 
     def _fold_of_rows(self, count: int, seed: int) -> NDArray[np.int16]:
         """Number of the fold of every row, which does not depend on which rows have weight zero."""
@@ -517,7 +525,7 @@ def _entries_are_ordinary(X: Any) -> bool:
     The sum of squares, one pass over many rows in their order in memory, shows that no entry is too
     large. The first rows show for all but a few columns that the column is not too small.
     """
-    if X.dtype == np.float32:  # its range is within the ordinary numbers
+    if X.dtype != np.float64:  # the range of single precision and integers is ordinary
         return True
     if not (isinstance(X, np.ndarray) and X.flags.c_contiguous and len(X) >= 1024):
         return False

@@ -2,7 +2,8 @@ r"""Standardised training rows of least squares: their moments, or the rows them
 
 Columns have unit standard deviation over all rows, and the columns that are always in (the
 intercept) were swept out. :class:`StandardisedMoments` and :class:`StandardisedRows` answer the
-same questions; the moments are cheaper unless columns are many.
+same questions; the moments are cheaper unless columns are many. Where standardised rows would be
+too many numbers, :class:`ImplicitRows <olsen._data.implicit.ImplicitRows>` answer from X as it is stored.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
 from .arrangement import Copies, random_numbers
+from .implicit import ImplicitRows
 from .moments import Moments, constant_columns
 from .rows import RowData
 
@@ -38,6 +40,7 @@ class StandardisedMoments:
     weight: float
 
     rows = None  # moments do not know the rows
+    few_rows = True  # nothing is computed from the rows
 
     @classmethod
     def of(cls, moments: Moments, unit: Array, total: Moments) -> StandardisedMoments:
@@ -83,6 +86,8 @@ class StandardisedRows:
     root: Array  # (n,) square roots of the weights
     null_rank: int  # rank of the columns that were swept out
     known_products: Array | None = None  # A A', if it was computed before
+
+    few_rows = True  # products of the rows are affordable
 
     @classmethod
     def of(cls, problem: RowData) -> tuple[StandardisedRows, Array]:
@@ -140,7 +145,25 @@ class StandardisedRows:
     @cached_property
     def C(self) -> Array:
         """Products of columns and targets, (p, q)."""
-        return np.asarray(self.A.T @ self.B)
+        return self.transposed_times(self.B)
+
+    def transposed_times(self, U: Array) -> Array:
+        """A' U, for U of shape (n, count)."""
+        return np.asarray(self.A.T @ U)
+
+    def gathered(self, columns: Indices | slice) -> Array:
+        """Some columns of A, (n, count)."""
+        return self.A[:, columns]
+
+    def weighted_products(self, prior_variances: Array) -> Array:
+        """Products A D A' of the rows, (n, n), for prior variances D of the columns."""
+        S = np.flatnonzero(prior_variances > 0)
+        Z = self.A if len(S) == self.A.shape[1] else self.A[:, S]
+        return row_products(Z * np.sqrt(prior_variances[S]))
+
+    def blocks(self) -> list[slice]:
+        """Slices of columns that are dense at a time: all."""
+        return [slice(None)]
 
     @cached_property
     def squares(self) -> Array:
@@ -185,7 +208,8 @@ class StandardisedRows:
         return StandardisedRows(A, B, r, self.null_rank, K)
 
 
-Standardised = StandardisedMoments | StandardisedRows
+AnyRows = StandardisedRows | ImplicitRows
+Standardised = StandardisedMoments | AnyRows
 
 
 def eigen(G: Array) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._data.rows import RowData
+from .._data.stored import product
 from .._execution.threads import blas_threads
 
 Array = NDArray[np.float64]
@@ -88,7 +89,7 @@ def _combinations(problem: RowData, expected: Array | None) -> Array:
         yy = moments.yy
     else:
         weight = problem.weights
-        x = np.asarray(problem.X @ loadings)
+        x = product(problem.X, loadings[:, None], None)[:, 0]
         mean = problem.null_rank / total * (weight @ x)
         mean_y = problem.null_rank / total * (weight @ Y)
         x = x - mean

@@ -28,6 +28,7 @@ from sklearn.utils._param_validation import Interval, StrOptions, validate_param
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._data.arrangement import chance_explains
+from .._data.implicit import too_wide_to_copy
 from .._data.rows import RowData
 from .._data.sources import as_table, column_names, describe_not_finite, refuse_text, refuse_times
 from .._data.splits import Splits
@@ -108,9 +109,19 @@ def options_of(estimator: Any) -> Options:
 
 
 def open_training(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, min_rows: int = 2
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    reset: bool = True,
+    min_rows: int = 2,
+    keeps_integers: bool = False,
 ) -> TrainingData:
-    """Open the data given to `fit`; for arrays, scikit-learn sets the column attributes."""
+    """Open the data given to `fit`; for arrays, scikit-learn sets the column attributes.
+
+    With `keeps_integers`, many small integers stay as they are.
+    """
 
     def checks(
         X: Any, y: Any, weight: Any
@@ -120,9 +131,12 @@ def open_training(
         refuse_times(y=y, sample_weight=weight)
         refuse_text_columns(X)
         _refuse_masked(X=X, y=y)
+        dtypes: list[Any] = [np.float64, np.float32]
+        if keeps_integers and _many_small_integers(X):
+            dtypes.append(X.dtype)
         x_checks = {
             "accept_sparse": ["csc", "csr"],
-            "dtype": [np.float64, np.float32],
+            "dtype": dtypes,
             "ensure_min_samples": min_rows,
         }
         y_checks = {"dtype": np.float64, "ensure_2d": False}
@@ -157,6 +171,13 @@ def names_of_targets(y: Any) -> list[str]:
         names = [y] if isinstance(y, str) else y
     is_named = len(names) > 0 and all(isinstance(name, str) for name in names)
     return list(map(str, names)) if is_named else []
+
+
+def _many_small_integers(X: Any) -> bool:
+    """Whether X is an array of small integers that is not worth widening, such as genotypes."""
+    if not (isinstance(X, np.ndarray) and X.ndim == 2):
+        return False
+    return X.dtype.kind in "iu" and X.itemsize < 8 and too_wide_to_copy(*X.shape)
 
 
 def _refuse_masked(**arrays: Any) -> None:

@@ -120,6 +120,22 @@ def lasso_path(
 ) -> int:
     """The lasso along falling penalties; returns how many were reached."""
 
+def sparse_lasso_path(
+    left: Array,  # (q, n) centred targets times the weights; overwritten
+    mean: Array,  # (p,) means of the columns
+    starts: Indices,  # (p,) column j holds values[starts[j]:stops[j]] in the rows indices[...]
+    stops: Indices,
+    indices: Indices,
+    values: Array,
+    weights: Array,  # (n,)
+    squares: Array,  # (p,) of the centred, sqrt-weighted columns
+    penalties: Array,  # falling
+    most: float,
+    tol: float,
+    found: Array,  # (penalties, p, q) coefficients
+) -> int:
+    """The lasso of sparse columns that are centred implicitly; see lasso_path."""
+
 def draw_determinantal(
     begin: int,
     end: int,

@@ -78,6 +78,8 @@ static inline ptrdiff_t count_of(double number) { return number >= 0.0 && number
     KERNEL(sum_pairs, "begin:f end:f A:dpn Y:dnq share:dn root:dn rows:f own_rows:f features:Lkp sizes:ie slots:ih "   \
                       "store:dks total:Dzqn square:Dzqn pair_square:Dzqn states:In")                                   \
     KERNEL(lasso_path, "M:dpn left:Dqn squares:dp penalties:dl most:f tol:f from_rows:f found:Dlpq")                   \
+    KERNEL(sparse_lasso_path, "left:Dqn mean:dp columns:Lpn values:dv weights:dn squares:dp penalties:dl most:f tol:f " \
+                              "found:Dlpq")                                                                            \
     KERNEL(member_size, "columns:f targets:f")                                                                         \
     KERNEL(draw_determinantal, "members:R key:iy vectors:dpr chances:dr subsets:Ikr sizes:Ik")
 

@@ -5,33 +5,73 @@
  *
  *     b_j = (z / s_j) max(0, 1 - lambda / |z|),    z = a_j' (B - A b) + s_j b_j,    s_j = a_j' a_j.
  *
- * Sweeps over the columns that are in follow a sweep over all of them, until a sweep over all changes nothing. */
+ * Sweeps over the columns that are in follow a sweep over all of them, until a sweep over all changes nothing.
+ *
+ * Columns are rows of a Gram matrix, dense columns, or sparse ones that are centred implicitly, a_j = W^1/2 (x_j - m_j).
+ * With e the residuals before their square roots of the weights, W (e + c) is kept as its parts W e and c: a step d of
+ * b_j takes d W x_j from the first and adds d m_j to the second, and a_j' of the residuals is x_j'We + c m_j sum(W). */
 #pragma once
 
 #include "factor.h"
 
-#define MOST_SWEEPS 60 /* at a penalty: coefficients only say where the signal lies */
+/* Sweeps at a penalty, which a sweep that changes little ends long before. With the tolerance of penalised.py (1e-7 of
+ * the squared fit of the best column) the relative duality gap is at most .014 on autoregressive columns (.95), of which
+ * 60 sweeps left .32, and .008 on independent ones, which need fewer. */
+#define MOST_SWEEPS 5000
 #define ROUNDING_OF_CHANGE 1e-6 /* of the tolerance: the copy of a column that is in moves by less, by rounding alone */
 #define ROUNDING_OF_FIT 1e-18 /* of the largest squared fit of a column: smaller ones are rounding */
 
 struct lasso {
     ptrdiff_t p, n, q; /* n: rows, or p where M is a Gram matrix */
     int from_rows;
-    const double *M;       /* (p, n) */
+    const double *M;       /* (p, n); NULL of sparse columns */
+    struct lists columns;  /* sparse: rows of the entries of every column, */
+    const double *values;  /* the entries, */
+    const double *mean;    /* (p,), */
+    const double *weights; /* (n,), */
+    double total, *offset; /* sum of the weights, and c, (q,) */
     const double *squares; /* (p,) */
     double *left;          /* (q, n): B - A b, or A'(B - A b) with a Gram matrix */
     double *b, *z;         /* (p, q), (q,) */
     int64_t *inside;       /* (p,): whether a column has come in */
 };
 
+/* a_j' of the residuals of one target. */
+static double along(const struct lasso *given, ptrdiff_t j, ptrdiff_t t) {
+    const double *left = given->left + given->n * t;
+    if (given->M)
+        return given->from_rows ? dot(given->M + given->n * j, left, given->n) : left[j];
+    const int64_t *rows = given->columns.indices;
+    const double *values = given->values;
+    double even = 0.0, odd = given->offset[t] * given->mean[j] * given->total;
+    int64_t k = given->columns.start[j], stop = given->columns.stop[j];
+    for (; k + 1 < stop; k += 2) {
+        even += values[k] * left[rows[k]];
+        odd += values[k + 1] * left[rows[k + 1]];
+    }
+    return k < stop ? even + odd + values[k] * left[rows[k]] : even + odd;
+}
+
+/* Take a step along a column from the residuals of one target. */
+static void step_along(const struct lasso *given, ptrdiff_t j, ptrdiff_t t, double step) {
+    double *left = given->left + given->n * t;
+    if (given->M) {
+        subtract_multiple(left, step, given->M + given->n * j, given->n);
+        return;
+    }
+    for (int64_t k = given->columns.start[j]; k < given->columns.stop[j]; k++) {
+        int64_t row = given->columns.indices[k];
+        left[row] -= step * given->values[k] * given->weights[row];
+    }
+    given->offset[t] += step * given->mean[j];
+}
+
 /* Set the row of coefficients j to its best value; the squared change of the fit. */
 static double descend(const struct lasso *given, ptrdiff_t j, double penalty) {
-    ptrdiff_t q = given->q, n = given->n;
-    const double *x = given->M + n * j;
+    ptrdiff_t q = given->q;
     double square = given->squares[j], length = 0.0, moved = 0.0, *b = given->b + q * j, *z = given->z;
     for (ptrdiff_t t = 0; t < q; t++) {
-        const double *left = given->left + n * t;
-        z[t] = (given->from_rows ? dot(x, left, n) : left[j]) + square * b[t];
+        z[t] = along(given, j, t) + square * b[t];
         length += z[t] * z[t];
     }
     length = sqrt(length);
@@ -41,7 +81,7 @@ static double descend(const struct lasso *given, ptrdiff_t j, double penalty) {
         if (step != 0.0) {
             b[t] += step;
             moved += step * step;
-            subtract_multiple(given->left + n * t, step, x, n);
+            step_along(given, j, t, step);
         }
     }
     return moved * square;
@@ -79,28 +119,46 @@ static ptrdiff_t count_columns(const struct lasso *given) {
     return count;
 }
 
-/* Coefficients at every penalty, until more than so many columns are in; the result is how many there are. */
-static int lasso_path(struct call *call) {
-    struct lasso given = {.p = LENGTH(p), .n = LENGTH(n), .q = LENGTH(q), .from_rows = NUMBER(from_rows) != 0.0,
-                          .M = ARRAY(M), .squares = ARRAY(squares), .left = ARRAY(left)};
-    const double *penalties = ARRAY(penalties);
-    double *found = ARRAY(found);
-    ptrdiff_t size = given.p * given.q;
-    if (!given.from_rows && given.n != given.p)
-        return MISMATCH;
-    struct scratch room = {.count = 0};
-    given.b = take(&room, size), given.z = take(&room, given.q), given.inside = take(&room, given.p);
-    for (call->result = 0; call->result < LENGTH(l) && !room.failed;) {
+/* Coefficients (l, p, q) at every penalty, until more than so many columns are in; the number of penalties. */
+static ptrdiff_t descend_path(struct lasso given, const double *penalties, ptrdiff_t count, double most, double tol,
+                              double *found, struct scratch *room) {
+    ptrdiff_t size = given.p * given.q, done = 0;
+    given.b = take(room, size), given.z = take(room, given.q), given.inside = take(room, given.p);
+    while (done < count && !room->failed) {
         int everything = 1;
         for (ptrdiff_t i = 0; i < MOST_SWEEPS; i++) {
-            int settled = sweep(&given, penalties[call->result], NUMBER(tol), everything) <= NUMBER(tol);
+            int settled = sweep(&given, penalties[done], tol, everything) <= tol;
             if (settled && everything)
                 break;
             everything = settled;
         }
-        memcpy(found + size * call->result++, given.b, sizeof *found * size);
-        if (count_columns(&given) > NUMBER(most))
+        memcpy(found + size * done++, given.b, sizeof *found * size);
+        if (count_columns(&given) > most)
             break;
     }
+    return done;
+}
+
+static int lasso_path(struct call *call) {
+    struct lasso given = {.p = LENGTH(p), .n = LENGTH(n), .q = LENGTH(q), .from_rows = NUMBER(from_rows) != 0.0,
+                          .M = ARRAY(M), .squares = ARRAY(squares), .left = ARRAY(left)};
+    if (!given.from_rows && given.n != given.p)
+        return MISMATCH;
+    struct scratch room = {.count = 0};
+    call->result = descend_path(given, ARRAY(penalties), LENGTH(l), NUMBER(most), NUMBER(tol), ARRAY(found), &room);
+    return release(&room, DONE);
+}
+
+static int sparse_lasso_path(struct call *call) {
+    struct lasso given = {.p = LENGTH(p), .n = LENGTH(n), .q = LENGTH(q), .columns = LISTS(columns),
+                          .values = ARRAY(values), .mean = ARRAY(mean), .weights = ARRAY(weights),
+                          .squares = ARRAY(squares), .left = ARRAY(left)};
+    if (given.columns.count != LENGTH(v))
+        return MISMATCH;
+    for (ptrdiff_t l = 0; l < given.n; l++)
+        given.total += given.weights[l];
+    struct scratch room = {.count = 0};
+    given.offset = take(&room, given.q);
+    call->result = descend_path(given, ARRAY(penalties), LENGTH(l), NUMBER(most), NUMBER(tol), ARRAY(found), &room);
     return release(&room, DONE);
 }

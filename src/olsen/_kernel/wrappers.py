@@ -158,6 +158,28 @@ def lasso_path(
     return coefs[:count]
 
 
+def sparse_lasso_path(
+    *,
+    columns: Lists,
+    values: Array,
+    mean: Array,
+    weights: Array,
+    targets: Array,
+    squares: Array,
+    penalties: Array,
+    max_columns: float,
+    tol: float,
+) -> Array:
+    """Coefficients (penalties, p, q) as :func:`lasso_path` gives them, for sparse columns W^1/2 (x -
+    mean) with their entries x, and centred `targets`.
+    """
+    coefs = np.empty((len(penalties), len(squares), targets.shape[1]))
+    left = np.ascontiguousarray((targets * weights[:, None]).T)
+    data = (mean, *columns, values, weights, squares)
+    count = _native.sparse_lasso_path(left, *data, penalties, max_columns, tol, coefs)
+    return coefs[:count]
+
+
 def draw_determinantal(
     begin: int,
     end: int,

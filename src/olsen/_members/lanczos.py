@@ -32,9 +32,16 @@ class Krylov:
 
     @classmethod
     def of(
-        cls, multiply: Callable[[Array], Array], right: Array, smallest_shift: float, max_steps: int
+        cls,
+        multiply: Callable[[Array], Array],
+        right: Array,
+        smallest_shift: float,
+        max_steps: int,
+        tol: float = RESIDUAL_TOL,
     ) -> Krylov:
-        """Iterate until the system with the smallest penalty is solved, or `max_steps` are done."""
+        """Iterate until the system with the smallest penalty is solved up to a residual of `tol`, or
+        `max_steps` are done.
+        """
         length = float(np.linalg.norm(right))
         max_steps = min(max_steps, len(right))
         V = np.zeros((min(max_steps, 32), len(right)))
@@ -54,7 +61,7 @@ class Krylov:
             space = cls(V[:steps], diagonal[:steps], off_diagonal[:steps], length)
             if off_diagonal[step] <= 1e-14 * diagonal[: step + 1].max():  # it is rounding
                 break
-            if steps % 8 == 0 and space.residual(smallest_shift) <= RESIDUAL_TOL:
+            if steps % 8 == 0 and space.residual(smallest_shift) <= tol:
                 break
             direction = image / off_diagonal[step]
         return space
@@ -69,9 +76,21 @@ class Krylov:
 
     def solutions(self, shifts: Array) -> Array:
         """Solutions (penalties, k)."""
-        values, E = la.eigh_tridiagonal(self.diagonal, self.off_diagonal[:-1], check_finite=False)
-        along = E[0] * self.length / (np.maximum(values, 0.0) + shifts[:, None])
+        return self.times_functions(lambda values: 1 / (values + shifts[:, None]))
+
+    def times_functions(self, functions: Callable[[Array], Array]) -> Array:
+        """Products f(M) b with functions of M, (count, k), by their values (count, steps) at the
+        eigenvalues of T.
+        """
+        values, E = self.decomposition
+        along = E[0] * self.length * functions(np.maximum(values, 0.0))
         return np.asarray(along @ E.T @ self.V)
+
+    @property
+    def decomposition(self) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of T."""
+        values, E = la.eigh_tridiagonal(self.diagonal, self.off_diagonal[:-1], check_finite=False)
+        return values, E
 
 
 def solve_together(

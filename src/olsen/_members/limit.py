@@ -14,10 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.implicit import ImplicitRows, stays_implicit
 from .._data.moment_data import MomentData
 from .._data.moments import Moments
 from .._data.rows import RowData, Submatrix
-from .._data.standardised import Standardised, standardise, standardised_moments
+from .._data.standardised import (
+    Standardised,
+    StandardisedRows,
+    standardise,
+    standardised_moments,
+)
 from .._data.training import TrainingData
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Design, Determinantal
@@ -123,12 +129,15 @@ def limit_of(data: TrainingData, design: Design, threads: Threads) -> Members:
         return _with_uniform(limit, moments.mean_x, train, unit, design=design, threads=threads)
     if design.scheme_weights is None and design.process is None:
         design = replace(design, process=process_of(data, design, draws=False))
+    if design.scheme_weights is not None and stays_implicit(problem):
+        return _limit_of_implicit_rows(problem, design, threads)
     if problem.has_moments:
         limit = limit_of_moments(problem.moments, design)
     else:
-        rows = _all_rows(problem)
-        equations = partial(NormalEquations.from_rows, rows.A, rows.B)
-        limit = _limit(design, rows.A.T @ rows.B, equations, mean_x=rows.mean_x, mean_y=rows.mean_y)
+        part = _all_rows(problem)
+        rows = StandardisedRows(part.A, part.B, part.root, problem.null_rank)
+        equations = partial(NormalEquations.from_rows, rows)
+        limit = _limit(design, rows.C, equations, mean_x=part.mean_x, mean_y=part.mean_y)
     if not has_uniform:
         return limit
     train, unit = standardise(problem, threads)  # as in the folds
@@ -143,7 +152,8 @@ def limits_of(data: TrainingData, designs: list[Design], threads: Threads) -> Me
     """
     if len(designs) == 1:
         return limit_of(data, designs[0], threads)
-    if len(designs) < MIN_BATCHED_TARGETS:
+    rows = data.host_rows
+    if len(designs) < MIN_BATCHED_TARGETS or (rows is not None and stays_implicit(rows)):
         parts = [_only_target(data, t) for t in range(len(designs))]
         return by_target(
             [limit_of(part, design, threads) for part, design in zip(parts, designs, strict=True)]
@@ -295,3 +305,18 @@ def _with_uniform(
     designs = [design] * len(targets)
     uniform = _uniform_coefs(train, unit, targets, count, designs, threads=threads)
     return limit_members(limit.coef + uniform, mean_x, limit.mean_y)
+
+
+def _limit_of_implicit_rows(problem: RowData, design: Design, threads: Threads) -> Members:
+    """Limit of the schemes of a mixture, and drawn uniform members, from rows that stay implicit."""
+    rows, unit = ImplicitRows.of(problem)
+
+    def equations(prior_variances: Array) -> NormalEquations:
+        return NormalEquations.from_rows(rows, prior_variances * unit**2)
+
+    mean_x, mean_y = problem.means
+    limit = _limit(design, rows.C, equations, mean_x=np.zeros(len(unit)), mean_y=mean_y)
+    limit = limit_members(limit.coef / unit[:, None], mean_x, mean_y)
+    if not design.uniform_weight > 0:
+        return limit
+    return _with_uniform(limit, mean_x, rows, unit, design=design, threads=threads)

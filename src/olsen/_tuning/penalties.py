@@ -27,10 +27,12 @@ from numpy.typing import NDArray
 
 from .._data.arrangement import TIE_TOL
 from .._data.folds import FoldData, first_least, least_by_target
+from .._data.implicit import ImplicitRows
 from .._data.rows import RowData
 from .._data.standardised import Standardised, StandardisedRows
 from .._execution.threads import cached_property
 from .._members.cholesky import JITTER
+from .._members.implicit_products import ImplicitProducts
 from .._members.penalised import MIN_BATCHED_TARGETS, NormalEquations, Spectrum, solve
 from .._trust import EPS
 from ..subsets import penalty_of_size
@@ -97,12 +99,12 @@ class LeaveOneOut:
         s2, E = eigenvalues(train)
         rows = StandardisedRows.of(problem)[0] if train.rows is None else train.rows
         smallest = smallest_penalty(s2, LARGEST_DEGREES * (len(rows.root) - rows.null_rank))
-        if len(s2) and max(s2[-1], smallest) < SQUARED_ACCURACY * s2[0]:
+        if rows.A is not None and len(s2) and max(s2[-1], smallest) < SQUARED_ACCURACY * s2[0]:
             U, s, _ = np.linalg.svd(rows.A, full_matrices=False)
             U = U[:, : len(s2)]
             s2 = s[: len(s2)] ** 2
         else:
-            U = rows.A @ (E / np.sqrt(s2)) if train.rows is None else E
+            U = E if rows is train else rows.gathered(slice(None)) @ (E / np.sqrt(s2))
         along = U.T @ rows.B
         null_leverages = rows.null_leverages
         unfitted = 1 - null_leverages - np.einsum("lk,lk->l", U, U)
@@ -317,11 +319,11 @@ def ridge_penalty(problem: RowData, data: FoldData) -> Array | None:
 def ridge_penalty_of_folds(data: FoldData, null_rank: int) -> Array | None:
     """The penalties (q,) of least error over folds; columns that are always in take degrees of
     freedom."""
-    s2 = squared_singular_values(data.all_rows)
+    s2 = spectrum(data.all_rows)
     if not len(s2):
         return None
     limit = LARGEST_DEGREES * (min(fold.train.n_rows for fold in data.folds) - null_rank)
-    few_targets = data.n_targets < MIN_BATCHED_TARGETS
+    few_targets = data.n_targets < MIN_BATCHED_TARGETS or isinstance(data.all_rows, ImplicitRows)
     errors = _errors_of_few_targets(data) if few_targets else _errors_of_many_targets(data)
     return search_by_target(errors, s2, limit, data.n_targets) / len(data.unit)
 
@@ -378,6 +380,24 @@ def search_by_target(errors: ErrorsByTarget, s2: Array, limit: float, n_targets:
         fine = fine_grid(grid, position)
         chosen[targets] = fine[least_by_target(errors(fine, targets))]
     return chosen
+
+
+def expected_sizes_of(train: Standardised, penalties: Array) -> Array:
+    """Degrees of freedom of ridge regression with penalties in units of the columns."""
+    return expected_sizes(spectrum(train), penalties * len(train.squares))
+
+
+def spectrum(train: Standardised) -> Array:
+    """Squared singular values of standardised rows in falling order; estimated where products of the rows
+    are not affordable.
+    """
+    if train.few_rows:
+        return squared_singular_values(train)
+    M = NormalEquations.of(train, np.ones(len(train.squares))).M
+    if not isinstance(M, ImplicitProducts):
+        return squared_singular_values(train)
+    s2 = M.spectrum()
+    return s2[_above_rounding(s2[::-1])[::-1]]
 
 
 def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:

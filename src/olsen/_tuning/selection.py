@@ -8,6 +8,7 @@ All random choices use constant seeds: the same data give the same choice.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -17,10 +18,19 @@ from numpy.typing import NDArray
 
 from .._data.arrangement import Arrangement, column_order
 from .._data.folds import FoldData, first_least, folds_of_moments, folds_of_rows
+from .._data.implicit import stays_implicit
 from .._data.modes import away_from_mode, away_from_mode_by_moments
 from .._data.moments import Moments
 from .._data.rows import RowData
-from .._data.splits import Splits, few_folds, few_splits, moments_of_training_rows, random_splits
+from .._data.splits import (
+    FOLD_SEED,
+    FOLDS,
+    Splits,
+    few_folds,
+    few_splits,
+    moments_of_training_rows,
+    random_splits,
+)
 from .._data.standardised import standardise
 from .._execution.threads import Threads, cached_property
 from .._members.penalised import MIN_BATCHED_TARGETS
@@ -192,7 +202,8 @@ class _Curve:
 class ComparedInFolds:
     """Uniform members and ridge of every target, compared in folds."""
 
-    curves: list[RiskCurve]  # of uniform members in the folds of the first repeat, for each target
+    # of uniform members in the folds of the first repeat, for each target; None where rows stay implicit
+    curves: list[RiskCurve] | None
     n_training_rows: int
     folds: FoldData  # all folds
     ridge_penalty: Array | None  # (q,), None if all columns are constant
@@ -204,6 +215,7 @@ class SelectionRows:
 
     problem: RowData
     splits: Splits | None
+    by_index: bool = False  # random folds follow the row indices, as those of moments do
 
     has_rows = True
 
@@ -226,29 +238,23 @@ class SelectionRows:
         """Targets (n, q) of the rows."""
         return self.problem.Y
 
-    def arranged(self) -> list[Arranged]:
+    def arranged(self) -> Iterator[Arranged]:
         """Rows and columns in an order that depends on content, for groups of targets that have the
-        same; repeated rows are merged if there are no splits.
+        same; repeated rows are merged if there are no splits. Rows keep their order if folds follow
+        it.
         """
+        merge_rows = self.splits is None and not self.by_index
         groups: dict[bytes, list[int]] = {}
         arrangements = {}
         for t in range(self.problem.Y.shape[1]):
             one = self.problem.targets_at(slice(t, t + 1))
-            arrangement = Arrangement.of(one, merge_rows=self.splits is None)
+            arrangement = Arrangement.of(one, merge_rows=merge_rows)
             key = arrangement.key
             arrangements[key] = arrangement
             groups.setdefault(key, []).append(t)
-        return [
-            Arranged(
-                replace(
-                    self,
-                    problem=arrangements[key].apply(self.problem.targets_at(np.array(targets))),
-                ),
-                np.array(targets),
-                arrangements[key],
-            )
-            for key, targets in groups.items()
-        ]
+        for key, targets in groups.items():  # one copy of X at a time
+            problem = arrangements[key].apply(self.problem.targets_at(np.array(targets)))
+            yield Arranged(replace(self, problem=problem), np.array(targets), arrangements[key])
 
     def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
         """Risk curve of uniform members by the criterion asked for, for every number of rows for
@@ -299,7 +305,10 @@ class SelectionRows:
         """Compare uniform members and ridge in at most a few folds of the splitter, or in random
         folds.
         """
-        if self.splits is None:
+        if self.by_index:
+            splits = self.problem.random_splits(FOLDS, FOLD_SEED)
+            n_repeats = 1
+        elif self.splits is None:
             splits, n_repeats = random_splits(self.problem)
         else:
             splits = few_splits(self.splits, self.shape[0])
@@ -308,17 +317,21 @@ class SelectionRows:
         first = splits[: data.n_first]
         sizes = self._sizes(options, first, self.shape[0])
         training = None if data.training is None else data.training[: data.n_first]
-        if training is None:
-            training = self._training_moments(first, sizes)
-        curves = risk_curves.kfold_by_target(self.problem, first, training, sizes, paths=paths)
-        if self.splits is None:
+        curves = None
+        if not stays_implicit(self.problem):
+            if training is None:
+                training = self._training_moments(first, sizes)
+            of_targets = risk_curves.kfold_by_target(
+                self.problem, first, training, sizes, paths=paths
+            )
+            curves = [curve.average for curve in of_targets]
+        if self.splits is None and data.all_rows.few_rows:
             penalty = ridge_penalty(self.problem, data)
         else:
             penalty = ridge_penalty_of_folds(data, self.null_rank)
         data = replace(data, away_from_mode=away_from_mode(self.problem))
         n_training_rows = min(len(train) for train, _ in first)
-        averages = [curve.average for curve in curves]
-        return ComparedInFolds(averages, n_training_rows, data, penalty)
+        return ComparedInFolds(curves, n_training_rows, data, penalty)
 
     def scale(self, unscaled: _Curve, best: int) -> float:
         """The scale that is best for the size at position `best`; one if it is not known."""
