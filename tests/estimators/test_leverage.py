@@ -15,6 +15,8 @@ from engines import engines, row_blocks
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._estimators import result
+from olsen._estimators.leverage import MIN_PENALTY
+from olsen.datasets import load_soil_carbon
 from olsen.equivalence import determinantal_penalty
 from random_problems import correlated_problem
 
@@ -46,6 +48,25 @@ def test_leverage_of_a_given_size_has_the_equivalent_penalty(n, p, size, samplin
     expected = expected_leverage(X, new, determinantal_penalty(X, size))
     assert_allclose(model.fit(X, y).leverage(new), expected, rtol=1e-8)
     assert_allclose(model.fit(sp.csr_array(X), y).leverage(sp.csr_array(new)), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n_rows", [300, 730])
+def test_leverage_of_spectra_keeps_its_digits(n_rows):
+    """Neighbouring wavelengths are almost equal: with the least penalty, an inverse of the products
+    of rows or columns had no digit left.
+    """
+    X, y = load_soil_carbon(return_X_y=True)
+    new = X[:: len(X) // 30]
+    X, y = X[:n_rows], y[:n_rows]
+    centred = X - X.mean(axis=0)
+    sizes = np.sqrt(np.sum(centred**2, axis=0))
+    # R'R is the matrix of products with the penalty, whose square roots are appended to the rows
+    R = np.linalg.qr(np.concatenate([centred / sizes, np.sqrt(MIN_PENALTY) * np.eye(700)]), "r")
+    along = np.linalg.solve(R.T, ((new - X.mean(axis=0)) / sizes).T)
+    of_training = np.linalg.solve(R.T, (centred / sizes).T)
+    expected = np.sum(along**2, axis=0) / np.sum(of_training**2, axis=0).max()
+    model = OLSEnsembleRegressor(4, 80, random_state=0).fit(X, y)
+    assert_allclose(model.leverage(new), expected, rtol=1e-5)
 
 
 def test_leverage_is_the_mean_leverage_in_determinantal_members(seed):

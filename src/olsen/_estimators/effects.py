@@ -117,7 +117,7 @@ class Effects:
         if not self.has_errors:
             return None
         std = nan_without_rows(self._model.coef_std, self.coef.shape)
-        return std if np.isfinite(std).any() else None
+        return None if np.isnan(std).all() else std
 
     def largest(self, n_columns: int = 15) -> list[dict[str, Any]]:
         """Records of the input columns with the largest effects; columns without any effect are left

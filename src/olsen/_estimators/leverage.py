@@ -28,10 +28,11 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._data.fits import NeedsRows
-from .._data.moments import Moments
+from .._data.moments import Moments, constant_columns
 from .._data.rows import RowData
 from .._data.training import TrainingData
 from .._execution import memory
+from .._trust import EPS
 from ..subsets import Design, penalty_of_size
 from .chunks import dense_chunks
 
@@ -52,10 +53,13 @@ class _Scheme(NamedTuple):
 
 @dataclass(frozen=True)
 class Leverage:
-    """Leverages as a quadratic form of centred rows."""
+    """Leverages as squared lengths of centred rows, times a root of the quadratic form.
+
+    A root keeps twice the digits of the form itself: columns may be nearly dependent.
+    """
 
     mean_x: Array  # (p,)
-    M: Array  # (p, p) weighted mean of (G + penalty / prior variances)^-1
+    root: Array  # (r, p), of the weighted mean of (G + penalty / prior variances)^-1
     largest: float = 1.0  # leverage of the training rows
 
     @property
@@ -66,38 +70,51 @@ class Leverage:
     @classmethod
     def from_moments(cls, moments: Moments, designs: Sequence[Design]) -> Leverage:
         """Build from products of the columns."""
-        M = np.zeros(moments.G.shape)
-        for scheme in _schemes(designs, np.diagonal(moments.G)):
+        squares = np.diagonal(moments.G)
+        varies = ~constant_columns(squares, moments.mean_x, moments.weight)
+        roots = []
+        for scheme in _schemes(designs, np.where(varies, squares, 0.0)):
             S = np.flatnonzero(scheme.prior_variances > 0)
-            root = np.sqrt(scheme.prior_variances[S])
-            scaled = moments.G[np.ix_(S, S)] * root * root[:, None]
-            _, inverse = _penalised_inverse(scaled, scheme, moments.n_rows)
-            M[np.ix_(S, S)] += scheme.weight * root[:, None] * inverse * root
-        return cls(moments.mean_x, M)
+            units = np.sqrt(scheme.prior_variances[S])
+            scaled = moments.G[np.ix_(S, S)] * units * units[:, None]
+            root = np.zeros((len(S), len(squares)))
+            root[:, S] = np.sqrt(scheme.weight) * _inverse_factor(scaled, scheme, moments.n_rows)
+            root[:, S] *= units
+            roots.append(root)
+        if not roots:
+            return cls(moments.mean_x, np.zeros((0, len(squares))))
+        return cls(moments.mean_x, roots[0] if len(roots) == 1 else _joined(roots))
 
     def absolute(self, X: Any) -> Array:
         """Leverages (rows,) of checked rows, dense or sparse, in units of one."""
         leverage = np.empty(X.shape[0])
-        for chunk, rows in dense_chunks(X, 16.0 * len(self.M)):
-            deviations = rows - self.mean_x
-            leverage[chunk] = np.einsum("ij,ij->i", deviations @ self.M, deviations)
-        return np.maximum(leverage, 0.0)
+        for chunk, rows in dense_chunks(X, 16.0 * len(self.mean_x)):
+            along = (rows - self.mean_x) @ self.root.T
+            leverage[chunk] = np.einsum("ij,ij->i", along, along)
+        return leverage
 
 
 class _Kernel(NamedTuple):
-    """Inverse of A D A' + penalty for one scheme."""
+    """Eigenvectors of A D A' for one scheme, by which centred rows are split into a part that training
+    rows span, and the rest.
+    """
 
     weight: float
     prior_variances: Array  # (p,)
     penalty: float
-    inverse: Array  # (n, n)
+    values: Array  # (r,) eigenvalues above rounding
+    directions: Array  # (r, n) eigenvectors over the roots of their eigenvalues
 
 
 @dataclass(frozen=True)
 class RowLeverage:
-    """The same as :class:`Leverage` from the training rows themselves, for more columns than rows:
+    r"""Leverages from the training rows themselves, for more columns than rows.
 
-    x'(A'A + penalty D^-1)^-1 x = (x'Dx - x'DA' (A D A' + penalty)^-1 A D x) / penalty.
+    With :math:`A D A' = U V U'` and the coordinates :math:`c = V^{-1/2} U' A D x` of a row in the
+    span of the training rows,
+
+    .. math:: x' (A'A + \lambda D^{-1})^{-1} x = \sum_k \frac{c_k^2}{v_k + \lambda}
+              + \frac{x'Dx - \sum_k c_k^2}{\lambda}.
     """
 
     rows: RowData
@@ -112,18 +129,18 @@ class RowLeverage:
         """Build from rows on the host; sparse rows stay sparse."""
         mean_x, _ = rows.means
         form = cls(rows, mean_x, [])
-        deviations = np.zeros(rows.n_columns)
-        for _, block in dense_chunks(rows.X, 16.0 * rows.n_columns):
-            deviations += np.sum((block - mean_x) ** 2, axis=0)
+        squares = np.zeros(rows.n_columns)
+        for chunk, block in dense_chunks(rows.X, 16.0 * rows.n_columns):
+            squares += rows.weights[chunk] @ (block - mean_x) ** 2
+        squares[constant_columns(squares, mean_x, rows.total_weight)] = 0.0
         kernels = []
-        for scheme in _schemes(designs, deviations):
+        for scheme in _schemes(designs, squares):
             root = np.sqrt(rows.weights)
             products = np.empty((len(root), len(root)))
             for chunk, block in dense_chunks(rows.X, 16.0 * rows.n_columns):
                 centred = (block - mean_x) * root[chunk, None]
                 products[:, chunk] = form._products(centred, scheme.prior_variances)
-            penalty, inverse = _penalised_inverse(products, scheme, len(root))
-            kernels.append(_Kernel(scheme.weight, scheme.prior_variances, penalty, inverse))
+            kernels.append(_kernel(products, scheme))
         return cls(rows, mean_x, kernels)
 
     def absolute(self, X: Any) -> Array:
@@ -131,12 +148,15 @@ class RowLeverage:
         leverage = np.zeros(X.shape[0])
         for chunk, rows in dense_chunks(X, 16.0 * sum(self.rows.shape)):
             deviations = rows - self.mean_x
-            for weight, prior_variances, penalty, inverse in self.kernels:
-                products = self._products(deviations, prior_variances)
-                explained = np.einsum("ij,ij->j", products, inverse @ products)
-                squares = deviations**2 @ prior_variances - explained
-                leverage[chunk] += weight / penalty * squares
-        return np.maximum(leverage, 0.0)
+            for kernel in self.kernels:
+                products = self._products(deviations, kernel.prior_variances)
+                squares = (kernel.directions @ products) ** 2
+                spanned = np.sum(squares / (kernel.values + kernel.penalty)[:, None], axis=0)
+                rest = deviations**2 @ kernel.prior_variances - squares.sum(axis=0)
+                leverage[chunk] += kernel.weight * (
+                    spanned + np.maximum(rest, 0.0) / kernel.penalty
+                )
+        return leverage
 
     def _products(self, centred: Array, prior_variances: Array) -> Array:
         """Products (n, m) of the sqrt-weighted, centred training rows with centred rows (m, p)."""
@@ -207,25 +227,52 @@ def _schemes(designs: Sequence[Design], squares: Array) -> list[_Scheme]:
     return [scheme for scheme in schemes if scheme.weight > 0 and scheme.prior_variances.any()]
 
 
-def _penalised_inverse(products: Array, scheme: _Scheme, n_rows: int) -> tuple[float, Array]:
-    """Penalty of a scheme within the two bounds, and (products + penalty)^-1.
+def _kernel(products: Array, scheme: _Scheme) -> _Kernel:
+    """Eigenvectors of the products (n, n) of training rows, and the penalty of a scheme."""
+    values, vectors = la.eigh(products)
+    above_rounding = values > EPS * len(values) * values[-1]
+    values = values[above_rounding]
+    smallest = _smallest_penalty(products, scheme)
+    degrees = float(np.sum(values / (values + smallest)))
+    size = _largest_size(scheme, len(products))
+    penalty = smallest if degrees <= size else penalty_of_size(values, size)
+    directions = vectors[:, above_rounding].T / np.sqrt(values)[:, None]
+    return _Kernel(scheme.weight, scheme.prior_variances, penalty, values, directions)
 
-    Eigenvalues, which take several times as long as an inverse, are computed only where the penalty
-    of the scheme leaves too many degrees of freedom, or only its size is known.
+
+def _inverse_factor(products: Array, scheme: _Scheme, n_rows: int) -> Array:
+    """Inverse of the lower Cholesky factor of products + penalty, for the penalty of a scheme.
+
+    Eigenvalues, which take several times as long as a factor, are computed only where the least
+    penalty leaves too many degrees of freedom, or only the size of the scheme is known.
     """
+    smallest = _smallest_penalty(products, scheme)
+    size = _largest_size(scheme, n_rows)
+    inverse = _inverse_of_factor(products, smallest)
+    if len(products) - smallest * np.sum(inverse**2) <= size:
+        return inverse
+    values = np.maximum(la.eigvalsh(products), 0.0)
+    return _inverse_of_factor(products, penalty_of_size(values[values > 0], size))
+
+
+def _smallest_penalty(products: Array, scheme: _Scheme) -> float:
+    """The penalty of a scheme, and at least MIN_PENALTY."""
     n_columns = np.count_nonzero(scheme.prior_variances)
     smallest = MIN_PENALTY * float(np.trace(products)) / n_columns
-    size = min(scheme.size, MAX_DEGREES_PER_ROW * n_rows)
-    penalty = smallest if scheme.penalty is None else max(scheme.penalty, smallest)
-    inverse = _inverse(products, penalty)
-    if len(products) - penalty * np.trace(inverse) <= size:
-        return penalty, inverse
-    values = np.maximum(la.eigvalsh(products), 0.0)
-    penalty = penalty_of_size(values[values > 0], size)
-    return penalty, _inverse(products, penalty)
+    return smallest if scheme.penalty is None else max(scheme.penalty, smallest)
 
 
-def _inverse(products: Array, penalty: float) -> Array:
-    """Inverse of products + penalty."""
-    factor = la.cho_factor(products + penalty * np.eye(len(products)), lower=True)
-    return np.asarray(la.cho_solve(factor, np.eye(len(products))))
+def _largest_size(scheme: _Scheme, n_rows: int) -> float:
+    """Degrees of freedom of a scheme, at most."""
+    return min(scheme.size, MAX_DEGREES_PER_ROW * n_rows)
+
+
+def _inverse_of_factor(products: Array, penalty: float) -> Array:
+    """Inverse of the lower Cholesky factor of products + penalty."""
+    factor = la.cholesky(products + penalty * np.eye(len(products)), lower=True)
+    return np.asarray(la.lapack.dtrtri(factor, lower=1)[0])
+
+
+def _joined(roots: list[Array]) -> Array:
+    """A root of the sum of quadratic forms, from their roots."""
+    return np.asarray(np.linalg.qr(np.concatenate(roots), mode="r"))

@@ -281,12 +281,15 @@ def _columns(model: Any, effects: Any) -> dict[str, Any]:
     effect = np.ravel(effects.by_feature[0])
     coef = np.ravel(effects.coef)
     std = effects.standard_errors()
+    errors = None
+    if std is not None:
+        errors = [e if math.isfinite(e) else None for e in np.ravel(std).tolist()]
     listed = np.sort(np.argsort(-np.abs(effect), kind="stable")[:MOST_COLUMNS])
     frequency = getattr(model, "selection_frequency_", ())
     return {
         "name": [effects.features[j].label for j in listed],
         "coefficient": coef[listed].tolist(),
-        "standard_error": None if std is None else np.ravel(std)[listed].tolist(),
+        "standard_error": None if errors is None else [errors[j] for j in listed],
         "effect": effect[listed].tolist(),
         "drawn": model.inclusion_[listed].tolist(),
         "kept": frequency[listed].tolist() if len(frequency) else None,
