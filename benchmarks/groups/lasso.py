@@ -108,7 +108,7 @@ def gap(X: np.ndarray, y: np.ndarray, penalties: np.ndarray, coefs: np.ndarray) 
 def olsen_path(X: np.ndarray, y: np.ndarray, fractions: np.ndarray) -> np.ndarray:
     """The kernel's path, which ends where half as many columns as rows are in."""
     train, _ = standardise(RowData(X, y[:, None], None, fit_intercept=False), Threads())
-    return penalised.lasso_path(train, fractions)
+    return penalised.group_lasso_path(train, fractions)[:, :, 0]
 
 
 def peers() -> dict[str, Path_]:

@@ -73,7 +73,7 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen_json, parquet, tmp_pat
     assert "'region' holds text, which becomes 3 columns" in facts["messages"][1]
     assert summary["model"]["criterion"] == "kfold" and summary["written"] == [str(model_file)]
     columns = summary["columns"]
-    names = [f"x{j}" for j in range(P)] + [f"region_{region}" for region in REGIONS]
+    names = [f"x{j}" for j in range(P)] + [f"region: {region}" for region in REGIONS]
     assert columns["name"] == names
     assert_allclose(columns["coefficient"], expected.coef_, atol=1e-8)
     assert_allclose(columns["effect"], expected.coef_ * X.std(axis=0), atol=1e-8)
@@ -236,7 +236,8 @@ def test_predictions_in_blocks_are_those_of_the_loaded_table(
         assert (code, text) == (0, "") and err == f"{N} predictions written to {out}\n"
         tables.append(read(out).to_pandas())
     loaded, blocks = tables
-    assert list(loaded) == ["predicted_y", "lower", "upper", "far_row"]
+    assert list(loaded) == list(blocks) == ["predicted_y", "lower", "upper", "far_row"]
+    assert loaded.pop("far_row").equals(blocks.pop("far_row"))
     assert_allclose(loaded, blocks, rtol=1e-12)
     observed = data()[1]
     covered = (loaded["lower"] <= observed) & (observed <= loaded["upper"])

@@ -348,10 +348,11 @@ def test_tuned_classes_say_why_they_cannot_stream(make):
 def test_arguments_of_methods_are_checked():
     model = plain().fit(X, y)
     new = X[:1]
-    for coverage in (1.5, "0.9", None, [0.5, 0.9], 0, 1, np.nan, True):
+    calls = [partial(model.predict_interval, new), model.coef_interval, model.summary]
+    for coverage in (1.5, "0.9", None, [0.5, 1.0], 0, 1, np.nan, True):
         with case(coverage):
-            calls = (partial(model.predict_interval, new), model.coef_interval, model.summary)
             assert_refuses("coverage", *(partial(call, coverage) for call in calls))
+    assert_refuses("coverage", *(partial(call, [0.5, 0.9]) for call in calls[1:]))
     assert_refuses("bootstrap", partial(model.predict_interval, new, method="bootstrap"))
     for share in (0, -1.0, np.nan, "x"):
         assert_refuses("share", partial(model.members_needed, share))
@@ -423,23 +424,28 @@ def sparse_rows(n, p, density):
     return X, X[:, [0]].toarray()[:, 0] + rng.standard_normal(n)
 
 
-def test_choosing_that_does_not_fit_is_refused_before_anything_is_dense(monkeypatch):
+def test_choosing_that_does_not_fit_is_refused_before_the_work_starts(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 16e9)
-    wide, targets = sparse_rows(20_000, 50_000, 1e-4)  # 80 GB and more as dense copies
+    wide, targets = sparse_rows(20_000, 50_000, 1e-4)  # 24 GB as dense copies
     monkeypatch.setattr(type(wide), "toarray", None)
     monkeypatch.setattr(sp.csc_array, "toarray", None)
-    for model, size in ((adaptive(), "96 GB"), (tuned(), "24 GB"), (adaptive(cv=5), "112 GB")):
-        with case(model), pytest.raises(MemoryError) as raised:
-            model.fit(wide, targets)
-        shape = "20000 rows and 50000 columns"
-        for fact in (shape, "sparse X dense", size, "16 GB", "OLSEnsembleRegressor"):
-            assert fact in str(raised.value)
-        assert not hasattr(model, "coef_")
-    message = r"50000 rows and 20000 columns needs 80 GB.*OLSEnsembleRegressor"
+    model = tuned()
+    with pytest.raises(MemoryError) as raised:
+        model.fit(wide, targets)
+    shape = "20000 rows and 50000 columns"
+    for fact in (shape, "sparse X dense", "24 GB", "16 GB", "OLSEnsembleRegressor"):
+        assert fact in str(raised.value)
+    assert not hasattr(model, "coef_")
+    message = r"Drawing.* 20000 dense rows and 50000 columns needs 24 GB.*np\.inf"
     with pytest.raises(MemoryError, match=message):
-        adaptive().fit(sp.csr_array((50_000, 20_000)), np.arange(50_000.0))
+        adaptive(n_estimators=10).fit(wide, targets)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1e8)  # vectors of the columns
+    for model in (adaptive(), adaptive(cv=5)):
+        message = r"20000 rows and 50000 columns.*needs \d+ MB, but 100 MB.*Use fewer columns"
+        with case(model), pytest.raises(MemoryError, match=message):
+            model.fit(wide, targets)
     dense = np.broadcast_to(np.zeros(60_000, np.float32), (4000, 60_000))
-    message = r"4000 rows and 60000 columns needs 16\.\d GB.*Use fewer columns"
+    message = r"4000 rows and 60000 columns.*needs 3\.\d+ GB.*Use fewer columns"
     with pytest.raises(MemoryError, match=message):
         adaptive().fit(dense, np.arange(4000.0))
 
@@ -475,9 +481,6 @@ def test_large_products_of_rows_are_made_of_tiles(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured from /proc")
-@pytest.mark.xfail(
-    strict=True, reason="tuned classes make sparse X dense; choosing from sparse rows is planned"
-)
 def test_the_adaptive_class_fits_sparse_rows_in_memory_of_their_size():
     """2000 x 20 000 with 0.1 % entries is 0.5 MB, and 320 MB as one dense copy."""
     code = """

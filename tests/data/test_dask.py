@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from engines import row_blocks
 from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._data import dask_rows as plumbing
@@ -390,8 +389,7 @@ def test_row_groups_that_dask_reads_together(tmp_path):
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
     lazy = dd.read_parquet(tmp_path / "rows.parquet", split_row_groups=True)
     assert lazy.npartitions == 12
-    blocks = row_blocks(X, y)
-    expected = AdaptiveOLSEnsembleRegressor().fit(blocks, None).coef_
+    expected = AdaptiveOLSEnsembleRegressor().fit(X, y).coef_
     for rows, target in ((lazy, "y"), (lazy[NAMES], lazy["y"])):
         coef = AdaptiveOLSEnsembleRegressor().fit(rows, target).coef_
         assert_allclose(coef, expected, rtol=0, atol=1e-9)

@@ -434,7 +434,7 @@ def test_the_page_says_how_wide_intervals_are_and_that_rows_are_few(n_rows, seed
 def test_the_page_needs_the_rows(seed, tmp_path):
     X, y = data(seed)
     path = tmp_path / "page.html"
-    many, many_y = random_problem(seed, n=1200, p=P)  # fewer rows would be loaded
+    many, many_y = random_problem(seed, n=6000, p=P)  # fewer rows would be loaded
     blocks = adaptive(seed).fit(row_blocks(many, many_y)(), None)
     without_rows = pickle.loads(pickle.dumps(adaptive(seed, keep_rows=False).fit(X, y)))
     for model in (blocks, without_rows):

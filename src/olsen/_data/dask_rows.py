@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,13 +113,16 @@ class DaskRows:
         return int(self.X.shape[0])
 
     def few_blocks(self, many_rows: int) -> tuple[list[Block] | None, DaskRows]:
-        """Return all rows as one block if there are fewer than `many_rows` or than columns;
-        otherwise None.
+        """Return all rows, by chunks, if there are fewer than `many_rows` or than columns; otherwise
+        None.
         """
         if self.n_rows >= max(many_rows, self.X.shape[1]):
             return None, self
         X, y, weight = compute(self.X, self.y, self.weight)
-        return list(checked([(X, y, weight)], self.kind)), self
+        ends = np.cumsum([0, *self.X.chunks[0]]).tolist()
+        chunks = [slice(start, end) for start, end in pairwise(ends)]
+        triples = [(X[rows], y[rows], None if weight is None else weight[rows]) for rows in chunks]
+        return list(checked(triples, self.kind)), self
 
     def collect(
         self,

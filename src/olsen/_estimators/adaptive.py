@@ -13,11 +13,13 @@ from sklearn.utils._param_validation import Options, StrOptions
 
 from .._adaptive.mixture import MixtureSelection, choose_mixture
 from .._adaptive.schemes import SCHEMES
-from .._data.arrangement import in_order_of_content
+from .._data.arrangement import order_of_content
 from .._data.fits import FoldFit
+from .._data.implicit import stays_implicit
 from .._data.modes import away_from_mode
 from .._data.splits import FOLD_SEED, FOLDS
 from .._data.training import TrainingData
+from .._execution import memory
 from .._execution.messages import warn
 from .._members.ensemble import solve_by_target
 from .._members.limit import drawable
@@ -30,7 +32,7 @@ from .tuned import MANY_ROWS, TunedEnsemble, ranks, require_memory
 Array = NDArray[np.float64]
 
 MIN_ROWS = 10  # below, ridge and the null model alone
-# Folds of more rows in memory follow the order of the rows: ordering 5000 x 50 numbers takes 5 % of
+# Folds of more rows follow the order of the rows, in every engine: ordering 5000 x 50 numbers takes 5 % of
 # the fit and 20 000 x 50 numbers 37 %, where another order of the rows moves predictions by .0004
 # standard deviations of the target (.07 with 2000 x 100 numbers).
 MAX_ORDERED_ROWS = 5_000
@@ -154,6 +156,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     __module__ = "olsen"  # where users find it: pickles and model files name no private module
 
     _merges_repeated_rows = True
+    _keeps_integers = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **TunedEnsemble._parameter_constraints,
         "schemes": [StrOptions({"auto"}), "array-like"],
@@ -209,15 +212,17 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             )
         return frozenset(("ridge", "null"))
 
-    def _in_order(self, data: TrainingData) -> TrainingData:
-        """The data, of which folds are drawn in an order that depends on content for rows in memory.
+    def _prepared(self, source: TrainingData) -> TrainingData:
+        """The data to choose from; folds of up to MAX_ORDERED_ROWS rows follow their content.
 
         Fewer than MANY_ROWS rows are put into such an order later, in every choice.
         """
-        rows = data.host_rows
+        on_host = source.space.on_host
+        data = source.loaded_if_small(MAX_ORDERED_ROWS + 1 if on_host else MANY_ROWS)
+        rows = data.rows
         if rows is None or not MANY_ROWS <= rows.shape[0] <= MAX_ORDERED_ROWS:
             return data
-        return in_order_of_content(rows)
+        return replace(rows, order=order_of_content(rows.on_host()))
 
     def _selection_data(self, data: TrainingData, groups: Any = None) -> SelectionData:
         """Data for selection: rows, or moments of folds if rows are many or not in memory."""
@@ -226,11 +231,15 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             return SelectionMoments(self._folds_with_rows_to_train_on(data))
         splits = row_splits(self.cv, rows, groups)
         n, p = rows.shape
-        from_moments = splits is None and n >= max(MANY_ROWS, p)
+        by_index = splits is None and n >= max(MANY_ROWS, p)
+        from_moments = by_index and not stays_implicit(rows)
         require_memory(rows, None if splits is None else len(splits), True, from_moments)
+        if stays_implicit(rows) and np.isfinite(self.n_estimators):
+            purpose = f"Drawing determinantal members from {n} dense rows and {p} columns"
+            memory.require(24.0 * n * p, purpose, "n_estimators=np.inf leaves rows as they are.")
         if from_moments:
             return SelectionMoments(rows.fold_moments(FOLDS, FOLD_SEED), away_from_mode(rows))
-        return SelectionRows(rows, splits)
+        return SelectionRows(rows, splits, by_index)
 
     def _select(self, candidates: SelectionData, *, part: bool) -> list[MixtureSelection]:
         threads = options_of(self).threads("paths", "an unknown number")

@@ -17,6 +17,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from .._data.implicit import MAX_PRODUCT_ROWS, stays_implicit
 from .._data.moment_data import MomentData
 from .._data.moments import Moments
 from .._data.rows import RowData
@@ -25,6 +26,7 @@ from .._data.standardised import few_columns
 from .._data.training import TrainingData
 from .._execution import memory
 from .._execution.messages import progress_of_long_work
+from .._members.implicit_products import MAX_STEPS
 from .._tuning.selection import SelectionData
 from ..subsets import Design, is_count
 from .effects import columns_of_model
@@ -43,6 +45,8 @@ from .uncertainty import once
 
 Array = NDArray[np.float64]
 
+# vectors of coefficients that a choice from implicit rows holds: members and paths of all folds
+IMPLICIT_COEFFICIENTS = 250
 # data with fewer rows are loaded into memory; from here on the adaptive model uses moments
 MANY_ROWS = 1000
 N_PARTS = 30  # of the rows, on which a choice is repeated for standard errors
@@ -66,6 +70,7 @@ class TunedEnsemble(FittedEnsemble):
     _merges_repeated_rows: ClassVar[
         bool
     ]  # whether rows that repeat others with their targets are merged
+    _keeps_integers: ClassVar[bool] = False  # whether X of many small integers is not widened
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose the ensemble and fit it.
@@ -74,8 +79,8 @@ class TunedEnsemble(FittedEnsemble):
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Training data. Files, blocks, Dask collections and arrays on a GPU as in
-            :class:`OLSEnsembleRegressor`; data with fewer than 1000 rows, or with fewer rows than
-            columns, are loaded into memory.
+            :class:`OLSEnsembleRegressor`; data with fewer rows than columns or than 1000 (the adaptive
+            model: files, blocks and Dask collections of up to 5000 rows) are loaded into memory.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -91,8 +96,9 @@ class TunedEnsemble(FittedEnsemble):
         with unchanged_on_failure(self):
             self._check_parameters()
             groups = self._groups(**params)
-            source = open_training(self, X, y, sample_weight)
-            data = self._in_order(source.loaded_if_small(MANY_ROWS))
+            keeps_integers = self._keeps_integers
+            source = open_training(self, X, y, sample_weight, keeps_integers=keeps_integers)
+            data = self._prepared(source)
             candidates = self._selection_data(data, groups)
             if data.host_rows is not None and candidates.splits is None:
                 merges_rows = self._merges_repeated_rows and candidates.has_rows
@@ -168,9 +174,9 @@ class TunedEnsemble(FittedEnsemble):
 
     # Folds
 
-    def _in_order(self, data: TrainingData) -> TrainingData:
-        """The data in an order by which folds are drawn: the given one."""
-        return data
+    def _prepared(self, source: TrainingData) -> TrainingData:
+        """The data to choose from: few rows are loaded into memory."""
+        return source.loaded_if_small(MANY_ROWS)
 
     def _groups(self, groups: Any = None, **unknown: Any) -> Any:
         """Return the groups after checking that `cv` keeps them together; raise for other
@@ -271,6 +277,10 @@ def require_memory(
     and 2.5 for uniform members alone of 900 x 5000 (status: heuristic).
     """
     n, p = problem.shape
+    if uses_schemes and stays_implicit(problem):
+        purpose = f"Choosing weights from {n} rows and {p} columns, which stay as they are,"
+        memory.require(_bytes_of_implicit_rows(problem), purpose, "Use fewer columns.")
+        return
     dense = 8.0 * n * p
     gram = 8.0 * p * p
     random_folds = FOLDS * next((repeats for n_rows, repeats in REPEATS if n < n_rows), 1)
@@ -296,6 +306,18 @@ def require_memory(
             " columns"
         )
     memory.require(needed, purpose, f"{instead}.")
+
+
+def _bytes_of_implicit_rows(problem: RowData) -> float:
+    """Memory of a choice from rows that stay implicit: copies of X as it is stored, vectors of its
+    shape, and products of few rows.
+    """
+    n, p = problem.shape
+    X = problem.X
+    stored = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes
+    products = 10.0 * n * n if n <= MAX_PRODUCT_ROWS else 0.0
+    vectors = IMPLICIT_COEFFICIENTS * p + MAX_STEPS * min(n, p)
+    return 3.0 * float(stored) + 8.0 * (vectors + products)
 
 
 def _count_groups(groups: Any, data: TrainingData) -> int:
