@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import lasso_path as sklearn_lasso_path
 
-from olsen import AdaptiveOLSEnsembleRegressor
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._data import implicit
 from olsen._data.implicit import ImplicitRows
 from olsen._data.rows import RowData
@@ -127,6 +127,47 @@ def test_fits_are_those_of_dense_rows(case, always_implicit, monkeypatch):
     for fit in others:
         for name, value in fit.items():
             atol = 1e-6 * np.nanmax(np.abs(dense[name]))
+            assert_allclose(value, dense[name], rtol=0, atol=atol, err_msg=name)
+
+
+SIZES = {
+    "leave-one-out": {},
+    "k-fold": {"cv": 4},
+    "generalised": {"cv": "gcv"},
+    "out-of-bag": {"cv": "oob", "max_samples": 0.7},
+    "rows and columns": {"max_samples": [0.5, 1.0]},
+    "some rows": {"max_samples": 0.6, "cv": 3},
+    "no intercept": {"fit_intercept": False},
+    "determinantal": {"sampling": "determinantal"},
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_sizes_are_chosen_from_the_columns_of_paths(case, monkeypatch):
+    """Tuned sizes of sparse rows and of integers, whose columns are copied for the paths through
+    them.
+    """
+    X, y = table(1, 50, 200)
+    model = OLSEnsembleRegressorCV(random_state=0, **SIZES[case])
+    fits = []
+    X = np.rint(10 * X).astype(np.int16)  # products leave the range of the type
+    for stored, most in ((X.astype(float), 1 << 22), (sp.csr_array(X), 0), (X, 0)):
+        monkeypatch.setattr(implicit, "MAX_EXPLICIT_ENTRIES", most)
+        model.fit(stored, y)
+        new = X[:5] + 0.5
+        fits.append(
+            {
+                "score": model.cv_results_["mean_test_score"],
+                "coef": model.coef_,
+                "predictions": model.cv_prediction_,
+                "interval": model.predict_interval(new),
+                "leverage": model.leverage(new),
+            }
+        )
+    dense, *others = fits
+    for fit in others:
+        for name, value in fit.items():
+            atol = 1e-9 * np.nanmax(np.abs(dense[name]))
             assert_allclose(value, dense[name], rtol=0, atol=atol, err_msg=name)
 
 

@@ -377,6 +377,10 @@ class RowData:
             problem.keep_moments(self.moments.targets_at(which))
         return problem
 
+    def columns_at(self, columns: Indices) -> RowData:
+        """The rows with some of the columns."""
+        return replace(self, X=self.X[:, columns])
+
     def refuse_extremes(self) -> None:
         """Raise for columns, targets and weights whose squares or products may leave the range of
         double precision.

@@ -11,8 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Options, StrOptions
 
 from .._data.fits import NeedsRows
+from .._data.implicit import stays_implicit
+from .._data.rows import RowData
 from .._data.training import TrainingData
 from .._members.limit import process_of
+from .._tuning.risk_curves import Paths
 from .._tuning.selection import (
     PenaltySelection,
     SelectionData,
@@ -164,6 +167,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     __module__ = "olsen"  # where users find it: pickles and model files name no private module
 
     _merges_repeated_rows = False
+    _keeps_integers = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **TunedEnsemble._parameter_constraints,
         "n_estimators": [COUNT, Options(Real, {np.inf}), StrOptions({"auto"})],
@@ -267,7 +271,8 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         rows = data.host_rows
         if rows is not None:
             splits = row_splits(self.cv, rows, groups)
-            require_memory(rows, None if splits is None else len(splits), False, False)
+            n_splits = None if splits is None else len(splits)
+            require_memory(rows, n_splits, False, False, path_columns=self._columns_of_paths(rows))
             return SelectionRows(rows, splits)
         if np.ndim(self.max_samples) or self.max_samples != 1.0:
             raise NeedsRows(
@@ -275,6 +280,17 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
                 " is max_samples=1.0 only."
             )
         return SelectionMoments(self._folds_with_rows_to_train_on(data))
+
+    def _columns_of_paths(self, rows: RowData) -> int:
+        """Columns that are copied at a time: all, or those of a batch of paths through wide rows."""
+        n, p = rows.shape
+        if self.sampling == "determinantal" or not stays_implicit(rows):
+            return p
+        largest = min(p, n)
+        if self.max_features is not None:
+            sizes = _candidates(self, "max_features")
+            largest = max(resolve_size(size, p, "max_features") for size in sizes)
+        return min(p, 2 * Paths.batch * largest)
 
     def _select(self, candidates: SelectionData, *, part: bool) -> SizeSelection | PenaltySelection:
         options = self._size_options(part=part)

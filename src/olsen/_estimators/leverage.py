@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from .._data.fits import NeedsRows
 from .._data.moments import Moments, constant_columns
 from .._data.rows import RowData
+from .._data.stored import product
 from .._data.training import TrainingData
 from .._execution import memory
 from .._trust import EPS
@@ -161,7 +162,7 @@ class RowLeverage:
     def _products(self, centred: Array, prior_variances: Array) -> Array:
         """Products (n, m) of the sqrt-weighted, centred training rows with centred rows (m, p)."""
         right = prior_variances[:, None] * centred.T
-        products = np.asarray(self.rows.X @ right) - self.mean_x @ right
+        products = product(self.rows.X, right, None) - self.mean_x @ right
         return np.asarray(np.sqrt(self.rows.weights)[:, None] * products)
 
 

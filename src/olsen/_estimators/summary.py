@@ -23,6 +23,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.fits import ChangedRows, NeedsRows
+from .._execution import memory
 from .._execution.files import atomically, refuse_missing_folder
 from .._report import notebook
 from .._report.formatting import extremes, number
@@ -390,6 +391,11 @@ def write_report(
         )
     refuse_missing_folder(path, f"path={str(path)!r}")
     problem = fitted.need_rows("report")
+    memory.require(
+        16.0 * math.prod(problem.shape),
+        f"A report on {problem.shape[0]} rows and {problem.shape[1]} columns, which makes X dense,",
+        "summary(std=False) shows the fit without a copy of X.",
+    )
     X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
     held_out_prediction = np.ravel(model.cv_prediction_)
     if fitted.design.kept_rows is not None and len(held_out_prediction):

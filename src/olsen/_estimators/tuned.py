@@ -268,7 +268,11 @@ class TunedEnsemble(FittedEnsemble):
 
 
 def require_memory(
-    problem: RowData, n_splits: int | None, uses_schemes: bool, from_moments: bool
+    problem: RowData,
+    n_splits: int | None,
+    uses_schemes: bool,
+    from_moments: bool,
+    path_columns: int = 0,
 ) -> None:
     """Raise if the choice would take more memory than is available, before anything is made dense.
 
@@ -286,8 +290,9 @@ def require_memory(
     random_folds = FOLDS * next((repeats for n_rows, repeats in REPEATS if n < n_rows), 1)
     folds = random_folds if n_splits is None else min(n_splits, MOST_FOLDS)
     becomes_dense = sp.issparse(problem.X) and not from_moments
-    if not uses_schemes:  # a copy by columns, and the working arrays of the paths
-        needed = 3 * dense
+    if not uses_schemes:  # a copy of `path_columns`, and the working arrays of the paths
+        needed = 24.0 * n * path_columns
+        becomes_dense = becomes_dense and path_columns == p
     elif (
         from_moments
     ):  # Gram matrices of the folds and of their complements, scaled copies, and factors
@@ -300,10 +305,12 @@ def require_memory(
     if becomes_dense:
         purpose += ", which makes sparse X dense,"
     instead = "Use fewer columns"
-    if sp.issparse(problem.X):
+    if path_columns and path_columns < p:
+        instead = "Give smaller sizes as max_features, of which a batch has eight"
+    elif sp.issparse(problem.X):
         instead = (
-            "OLSEnsembleRegressor with a given max_features takes sparse X as it is; or use fewer"
-            " columns"
+            "AdaptiveOLSEnsembleRegressor, and OLSEnsembleRegressor with a given max_features, take"
+            " sparse X as it is; or use fewer columns"
         )
     memory.require(needed, purpose, f"{instead}.")
 

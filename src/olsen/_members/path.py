@@ -75,6 +75,14 @@ class PathData:
         G = problem.moments.G if rows is None else A[:, rows] @ A[:, rows].T
         return cls(columns, np.sqrt(np.diagonal(G)), G, A @ Y, rows)
 
+    def for_orders(self, orders: list[Indices], size: int) -> tuple[PathData, list[Indices]]:
+        """The data, and the orders: all columns are here."""
+        return self, orders
+
+    def batches(self, orders: list[Indices], count: int) -> list[list[Indices]]:
+        """Orders that are followed together: all."""
+        return [orders]
+
     def factor(
         self, orders: list[Indices], store: Array, threads: Threads
     ) -> tuple[kernels.Lists, Array]:
@@ -98,6 +106,27 @@ class PathData:
         )
         threads(factor_members, len(orders), uses_blas=False)
         return columns, ratios
+
+
+@dataclass(frozen=True)
+class WidePathData:
+    """Rows with too many columns for a copy of all: paths get a copy of the columns they lead through."""
+
+    problem: RowData
+
+    def for_orders(self, orders: list[Indices], size: int) -> tuple[PathData, list[Indices]]:
+        """Data with the leading `size` columns of the orders, and the orders of these columns."""
+        leading = [order[:size] for order in orders]
+        used = np.unique(np.concatenate(leading))
+        data = PathData.from_problem(self.problem.columns_at(used), shared=False)
+        return data, [np.searchsorted(used, order) for order in leading]
+
+    def batches(self, orders: list[Indices], count: int) -> list[list[Indices]]:
+        """Orders that are followed together: `count` at a time."""
+        return [orders[start : start + count] for start in range(0, len(orders), count)]
+
+
+AnyPathData = PathData | WidePathData
 
 
 @dataclass(frozen=True)

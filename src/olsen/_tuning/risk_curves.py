@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -33,11 +32,21 @@ from numpy.typing import NDArray
 
 from .. import subsets
 from .._data.columns import Columns
+from .._data.implicit import stays_implicit
 from .._data.moments import Moments
-from .._data.rows import RowData
+from .._data.rows import RowData, gather
 from .._data.splits import Splits
-from .._execution.threads import Threads
-from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
+from .._data.stored import dense
+from .._execution.threads import Threads, cached_property
+from .._members.path import (
+    AnyPathData,
+    PathData,
+    WidePathData,
+    pair_sums,
+    prefix_predictions,
+    prefix_residuals,
+    sum_pairs,
+)
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -518,10 +527,12 @@ def size_grid(largest: int, count: int) -> Indices:
 
 def _path_data(
     problem: RowData, sizes: Indices, n_samples: int | None, threads: Threads
-) -> PathData:
+) -> AnyPathData:
     """Data of the paths, with one Gram matrix for all paths where that is cheaper than one per
     path.
     """
+    if stays_implicit(problem):
+        return WidePathData(problem)
     shared = n_samples is None and problem.shape[1] <= MAX_SHARED_GRAM_RATIO * int(sizes[-1])
     if shared:
         problem.moments_by(threads)  # cached in the problem, for the members too
@@ -564,24 +575,30 @@ def leave_one_out(
     """Exact leave-one-out; a member's residuals at rows outside its row subset are ordinary
     prediction errors.
     """
-    data = _path_data(problem, sizes, n_samples, paths.threads)
+    path_data = _path_data(problem, sizes, n_samples, paths.threads)
+    threads = paths.threads.quiet()
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         row_subsets = _rows(paths, problem.shape[0], n_samples, first, len(orders))
+        data, orders = path_data.for_orders(orders, int(sizes[-1]))
         return [
             prefix_residuals(data, order, sizes, rows)
             for order, rows in zip(orders, row_subsets, strict=True)
         ]
 
-    sums = (
-        None if n_samples is not None else partial(sum_pairs, data, threads=paths.threads.quiet())
-    )
+    def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
+        of_batches = []
+        for batch in path_data.batches(orders, 2 * n_pairs):
+            data, batch = path_data.for_orders(batch, int(sizes[-1]))
+            of_batches.append(sum_pairs(data, batch, sizes, n_pairs, threads))
+        return np.concatenate(of_batches)
+
     return paths.nested(
         n_items=problem.shape[1],
         sizes=sizes,
         weight=problem.weights,
         residuals=residuals,
-        sums=sums,
+        sums=None if n_samples is not None else sums,
         row_fraction=_fraction(n_samples, problem.shape[0]),
     )
 
@@ -600,10 +617,11 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
     n, p = problem.shape
     null_rank = problem.null_rank
     require_rows_left(n, sizes, null_rank)
-    data = _path_data(problem, sizes, n_samples, paths.threads)
+    path_data = _path_data(problem, sizes, n_samples, paths.threads)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         row_subsets = _rows(paths, n, n_samples, first, len(orders))
+        data, orders = path_data.for_orders(orders, int(sizes[-1]))
         X = (data.columns.A / data.columns.root)[:, :n].T
         mean_denominator = (1 - (sizes + null_rank) / n)[:, None, None]
         fitted = (
@@ -651,7 +669,7 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
     """
     n, q = problem.Y.shape
     p = problem.shape[1]
-    data = _path_data(problem, sizes, n_samples, paths.threads)
+    path_data = _path_data(problem, sizes, n_samples, paths.threads)
     total = np.zeros((len(sizes), n, q))
     square = np.zeros((len(sizes), n, q))
     n_out_of_bag = np.zeros(n)
@@ -661,8 +679,10 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
     row_subsets = row_orders[:, :n_samples]
 
     def follow(start: int, stop: int) -> list[Array]:
+        data, of_members = path_data.for_orders(list(orders[start:stop]), int(sizes[-1]))
         return [
-            prefix_residuals(data, orders[i], sizes, row_subsets[i]) for i in range(start, stop)
+            prefix_residuals(data, order, sizes, rows)
+            for order, rows in zip(of_members, row_subsets[start:stop], strict=True)
         ]
 
     for residual, rows in zip(paths.run(follow, n_members), row_subsets, strict=True):
@@ -706,13 +726,17 @@ def kfold(
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         by_member: list[list[Array]] = [[] for _ in orders]
-        for data, X, Y in folds:
-            n = data.columns.n
+        for any_fold in folds:
+            fold, of_fold = any_fold.for_orders(orders, int(sizes[-1]))
+            n = fold.data.columns.n
             row_subsets = _rows(
                 paths, n, None if n_samples is None else min(n_samples, n), first, len(orders)
             )
-            for fold_residuals, order, rows in zip(by_member, orders, row_subsets, strict=True):
-                fold_residuals.append(Y - prefix_predictions(data, X, order, sizes, rows))
+            for residuals_of_member, order, rows in zip(
+                by_member, of_fold, row_subsets, strict=True
+            ):
+                predicted = prefix_predictions(fold.data, fold.X, order, sizes, rows)
+                residuals_of_member.append(fold.Y - predicted)
         return [np.concatenate(fold_residuals, axis=1) for fold_residuals in by_member]
 
     weight = np.concatenate([problem.weights[test] for _, test in splits])
@@ -757,32 +781,79 @@ def kfold_by_target(
     return curves
 
 
-_PathFold = tuple[PathData, Array, Array]  # training rows; X and Y of the test rows
+@dataclass(frozen=True)
+class _PathFold:
+    """Training rows of the paths of a fold, and its test rows."""
+
+    data: PathData
+    X: Array  # (rows, p) test rows, centred at the means of the training rows
+    Y: Array  # (rows, q)
+
+    def for_orders(self, orders: list[Indices], size: int) -> tuple[_PathFold, list[Indices]]:
+        """The fold, and the orders: all columns are here."""
+        return self, orders
+
+    def batches(self, orders: list[Indices], count: int) -> list[list[Indices]]:
+        """Orders that are followed together."""
+        return self.data.batches(orders, count)
+
+    @cached_property
+    def test_columns(self) -> Columns:
+        """The test rows in the form of the kernels."""
+        return Columns.plain(self.X.T, self.Y - self.data.columns.mean_y)
+
+
+@dataclass(frozen=True)
+class _WidePathFold:
+    """A fold of rows whose columns are copied when paths need them."""
+
+    data: WidePathData
+    test: RowData
+
+    def for_orders(self, orders: list[Indices], size: int) -> tuple[_PathFold, list[Indices]]:
+        """The fold with the leading `size` columns of the orders, and the orders of these columns."""
+        used = np.unique(np.concatenate([order[:size] for order in orders]))
+        data, orders = self.data.for_orders(orders, size)
+        X = gather(self.test.X, used, None) - data.columns.mean_x
+        return _PathFold(data, X, self.test.Y), orders
+
+    def batches(self, orders: list[Indices], count: int) -> list[list[Indices]]:
+        """Orders that are followed together."""
+        return self.data.batches(orders, count)
 
 
 def _path_folds(
     problem: RowData, splits: Splits, training: list[Moments] | None
-) -> list[_PathFold]:
+) -> list[_PathFold] | list[_WidePathFold]:
     """Training and test rows of the paths of every fold."""
+    if stays_implicit(problem):
+        return [
+            _WidePathFold(WidePathData(problem.take(train)), problem.take(test))
+            for train, test in splits
+        ]
     folds = []
     for f, (train, test) in enumerate(splits):
         fold = problem.take(train, None if training is None else training[f])
         data = PathData.from_problem(fold, shared=training is not None)
-        X = problem.X[test]
-        X = (X.toarray() if hasattr(X, "toarray") else X) - data.columns.mean_x
-        folds.append((data, X, problem.Y[test]))
+        X = dense(problem.X, slice(None), test) - data.columns.mean_x
+        folds.append(_PathFold(data, X, problem.Y[test]))
     return folds
 
 
-def _sums_of_folds(folds: list[_PathFold], threads: Threads) -> Sums:
+def _sums_of_folds(folds: list[_PathFold] | list[_WidePathFold], threads: Threads) -> Sums:
     """Sums over pairs of members at the test rows of all folds in turn."""
-    test_columns = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in folds]
+    threads = threads.quiet()
 
     def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
-        fold_sums = [
-            sum_pairs(data, orders, sizes, n_pairs, threads.quiet(), rows=columns)
-            for data, columns in test_columns
-        ]
+        fold_sums = []
+        for any_fold in folds:
+            of_batches = []
+            for batch in any_fold.batches(orders, 2 * n_pairs):
+                fold, batch = any_fold.for_orders(batch, int(sizes[-1]))
+                of_batches.append(
+                    sum_pairs(fold.data, batch, sizes, n_pairs, threads, rows=fold.test_columns)
+                )
+            fold_sums.append(np.concatenate(of_batches))
         return np.concatenate(fold_sums, axis=3)
 
     return sums

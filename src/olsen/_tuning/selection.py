@@ -395,7 +395,7 @@ class SelectionRows:
 
     def _training_moments(self, splits: Splits, sizes: Indices) -> list[Moments] | None:
         """Moments of training rows, where one Gram matrix for all paths is cheaper than one for each."""
-        if self.shape[1] > 3 * int(sizes[-1]):
+        if self.shape[1] > 3 * int(sizes[-1]) or stays_implicit(self.problem):
             return None
         return moments_of_training_rows(self.problem, splits)
 
