@@ -16,6 +16,8 @@ FOLDER holds CSV files with a header, numbers only, and a column `target`; --ord
 - "best" is whichever of the three peers has the largest mean R2 on a table, known only afterwards.
   Tables where all three are negative are named and left out of the summary, whatever ours is there.
 - Standard errors are over splits, which share rows: they are somewhat too small.
+- A test row that is beyond twice the leverage of all training rows is far; the worst table is also
+  named for the splits without such rows.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ MANY_COLUMNS = (
     310  # beyond which the lasso's paths, each step of which starts warm, get fewer iterations
 )
 LARGE = 3000  # rows from which a quarter of the splits is enough
+FAR = 2.0  # leverage, in units of the training rows' largest, beyond which a test row is far
 
 
 class ConvergedLassoCV(RegressorMixin, BaseEstimator):
@@ -102,7 +105,9 @@ def read(path: Path):
 
 
 def score(X, y, train, test, name):
-    """R2 on the test rows, and seconds of the fit."""
+    """R2 on the test rows, seconds of the fit, and whether a test row is far: beyond FAR times the
+    largest leverage of the training rows, as the adaptive model sees it.
+    """
     scaler = StandardScaler(with_mean=name not in RAW, with_std=name not in RAW).fit(X[train])
     A = scaler.transform(X[train])
     B = scaler.transform(X[test])
@@ -113,7 +118,9 @@ def score(X, y, train, test, name):
         model.fit(A, y[train])
         seconds = time.perf_counter() - start
         left = y[test] - np.ravel(model.predict(B))
-    return 1 - np.sum(left**2) / np.sum((y[test] - y[train].mean()) ** 2), seconds
+        is_far = name == DEFAULT and model.leverage(B).max() > FAR
+    r2 = 1 - np.sum(left**2) / np.sum((y[test] - y[train].mean()) ** 2)
+    return r2, seconds, is_far
 
 
 def measure(name, X, y, models, splits, jobs):
@@ -121,12 +128,12 @@ def measure(name, X, y, models, splits, jobs):
     count = max(2, splits // 4) if len(y) > LARGE else splits
     pairs = list(ShuffleSplit(count, test_size=0.2, random_state=0).split(X))
     work = [joblib.delayed(score)(X, y, *pair, model) for model in models for pair in pairs]
-    found = np.array(joblib.Parallel(jobs)(work)).reshape(len(models), count, 2)
-    r2, seconds = (
-        dict(zip(models, found[..., 0], strict=True)),
-        dict(zip(models, found[..., 1], strict=True)),
-    )
+    found = np.array(joblib.Parallel(jobs)(work)).reshape(len(models), count, 3)
+    r2, seconds, far = (dict(zip(models, found[..., i], strict=True)) for i in range(3))
     best = max(PEERS, key=lambda peer: r2[peer].mean())
+    near = far[DEFAULT] == 0
+    best_near = max(PEERS, key=lambda peer: r2[peer][near].sum())
+    to_best_near = (r2[DEFAULT] - r2[best_near])[near]
     return {
         "table": name,
         "rows": len(y),
@@ -134,6 +141,8 @@ def measure(name, X, y, models, splits, jobs):
         "best": best,
         "r2": {model: values.tolist() for model, values in r2.items()},
         "seconds": {model: float(values.mean()) for model, values in seconds.items()},
+        "splits_with_far_rows": int(far[DEFAULT].sum()),
+        "to_best_of_near_splits": float(to_best_near.mean()) if near.any() else None,
         "to_best": {
             model: {
                 "mean": float(np.mean(r2[model] - r2[best])),
@@ -165,6 +174,10 @@ def summarise(rows):
             "worst": float(values[0]),
             "seconds": float(sum(row["seconds"][model] for row in counted)),
         }
+    near = [row for row in counted if row["to_best_of_near_splits"] is not None]
+    if near:
+        worst = min(near, key=lambda row: row["to_best_of_near_splits"])
+        found["worst_of_near_splits"] = [worst["table"], worst["to_best_of_near_splits"]]
     return found
 
 
@@ -246,6 +259,7 @@ def main(arguments=None):
             [summary_cells(model, entry) for model, entry in summary["models"].items()]
         )
         print(f"\n{group}: {summary['tables']} tables, left out {summary['left out']}\n{table}")
+        print(f"worst table in splits without far rows: {summary.get('worst_of_near_splits')}")
         text += markdown([cells(row) for row in rows]) + "\n" + table + "\n"
         stored[group] = {"tables": rows, "summary": summary}
     if options.json:

@@ -1,8 +1,8 @@
 """Excess risk on simulated signals, from sparse to dense: tuned ensembles against RidgeCV and
 LassoCV.
 
-    python benchmarks/simulated.py [--repeats 30] [--jobs 2] [--only 100,150 400,50] [--json FILE]
-    [--markdown FILE]
+    python benchmarks/simulated.py [--noise] [--repeats 30] [--jobs 2] [--only 100,150 400,50]
+    [--json FILE] [--markdown FILE]
 
 A grid of rows, columns, coefficients that are not zero, correlation of neighbouring columns (rho:
 AR(1)) and noise. Coefficients are Gaussian at random places, of norm one; the true intercept is
@@ -16,6 +16,9 @@ them is known only afterwards. Models see the same data sets, so the standard er
 that of the paired differences `ours - ratio * peer`, over the mean risk of the peer. The worst of
 two hundred cells is mostly the unluckiest one: run it again with more data sets before drawing
 conclusions.
+
+--noise takes targets without any signal instead. There the estimated error of our model also
+stands beside the true one, sigma^2 plus the risk.
 
 With --json every finished cell is a line of the file, and cells that it holds (with the same
 repeats and model) are not run again. It knows nothing of changes of the code: give another file
@@ -47,6 +50,7 @@ from tables import markdown
 ROWS, COLUMNS = (100, 400), (50, 150, 1000)
 NONZEROS = (1, 3, 10, 30, 100)  # those below the number of columns, and all columns
 CORRELATIONS, SIGMAS = (0.0, 0.5, 0.9), (0.3, 1.0, 5.0)  # the last: hardly any signal
+NOISE_ROWS, NOISE_COLUMNS = (40, 60, 100, 300), (2, 20, 150)
 WORSE = 1.1  # ratio from which a cell is shown
 OURS, PEERS = "ours", ("RidgeCV", "LassoCV")
 DEFAULT = "adaptive"
@@ -78,8 +82,8 @@ class Cell(NamedTuple):
             self.sigma,
             covariance="ar1",
             strength=self.rho,
-            coefficients="sparse",
-            nonzeros=self.nonzeros,
+            coefficients="sparse" if self.nonzeros else np.zeros(self.p),
+            nonzeros=self.nonzeros or None,
         )
         key = [
             self.n,
@@ -104,6 +108,12 @@ def grid(shapes=None) -> list[Cell]:
     return found
 
 
+def noise_grid(shapes=None) -> list[Cell]:
+    """Cells without signal, or those of the given shapes (n, p)."""
+    shapes = shapes or itertools.product(NOISE_ROWS, NOISE_COLUMNS)
+    return [Cell(n, p, 0, 0.0, 1.0) for n, p in shapes]
+
+
 def models(name, seed):
     return {
         OURS: MODELS[name](seed),
@@ -126,6 +136,7 @@ def run_cell(cell: Cell, repeats: int, ours: str = DEFAULT) -> dict:
     """Risks of every model on every data set, and mean seconds of a fit, on one thread."""
     risks = {name: [] for name in (OURS, *PEERS)}
     seconds, weights = dict.fromkeys(risks, 0.0), {}
+    estimated = 0.0  # mean estimated error of our model
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for number in range(repeats):
@@ -135,11 +146,20 @@ def run_cell(cell: Cell, repeats: int, ours: str = DEFAULT) -> dict:
                 pipeline = make_pipeline(StandardScaler(), model).fit(sample.X, sample.y)
                 seconds[name] += (time.perf_counter() - start) / repeats
                 risks[name].append(risk(pipeline, sample))
+                if name == OURS:
+                    estimated -= model.best_score_ / repeats
                 if name == OURS and ours == DEFAULT:
                     for scheme, weight in model.scheme_weights_.items():
                         weights[scheme] = weights.get(scheme, 0.0) + weight / repeats
     key = {"cell": cell._asdict(), "repeats": repeats, "model": ours}
-    return {**key, "risks": risks, "seconds": seconds, "weights": weights}
+    true = cell.sigma**2 + float(np.mean(risks[OURS]))
+    return {
+        **key,
+        "risks": risks,
+        "seconds": seconds,
+        "weights": weights,
+        "estimated_to_true": estimated / true,
+    }
 
 
 def ratio(result) -> tuple[float, float, str]:
@@ -182,7 +202,8 @@ def describe(cell: Cell, result: dict) -> str:
     weights = "".join(
         f"; {weight:.0%} {scheme}" for scheme, weight in sorted(result["weights"].items())
     )
-    return f"{cell}: {value:.3f} ± {error:.3f} of {peer} ({means}{weights})"
+    estimated = f"; estimated error {result['estimated_to_true']:.3f} of the true one"
+    return f"{cell}: {value:.3f} ± {error:.3f} of {peer} ({means}{weights}{estimated})"
 
 
 def print_summary(results: dict[Cell, dict]) -> None:
@@ -244,6 +265,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--noise", action="store_true", help="cells without signal instead")
     parser.add_argument("--repeats", type=int, default=30, help="data sets of every cell")
     parser.add_argument(
         "--only", nargs="*", type=shape, metavar="N,P", help="cells of these shapes only"
@@ -259,7 +281,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.repeats < 2:
         parser.error(f"--repeats {options.repeats}: a standard error needs two data sets at least.")
-    cells = grid(options.only)
+    cells = (noise_grid if options.noise else grid)(options.only)
     kept = stored(options.json, options.repeats, options.model)
     todo = [cell for cell in cells if cell not in kept]
     print(f"{len(cells) - len(todo)} of {len(cells)} cells are there already", flush=True)

@@ -313,6 +313,16 @@ def test_the_simulated_grid_goes_from_one_coefficient_to_all():
     assert {cell.nonzeros for cell in cells if cell.p == 50} == {1, 3, 10, 30, 50}
 
 
+def test_cells_of_noise_compare_the_estimated_error_with_the_true_one():
+    simulated = load("simulated")
+    assert len(simulated.noise_grid()) == 12
+    (cell,) = simulated.noise_grid([(30, 3)])
+    assert not cell.draw(0).beta.any()
+    result = simulated.run_cell(cell, 4)
+    assert 0.5 < result["estimated_to_true"] < 2
+    assert "of the true one" in simulated.describe(cell, result)
+
+
 def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(
     tmp_path, capsys, monkeypatch
 ):
