@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
+from olsen._data.device_products import DeviceProducts
 from olsen._data.folds import HeldOutMoments
 from olsen._data.moments import from_data, training_moments
 from olsen._execution.arrays import Space, space_of
@@ -125,3 +126,40 @@ def test_intervals_and_standard_errors_are_those_of_blocks(
     assert on_device.members_needed(1e-4) == blocks.members_needed(1e-4)
     with pytest.raises(ValueError, match=rf"{reason}.*method='cv\+'"):
         on_device.predict_interval(device_X, method="jackknife+")
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "dependent", "two targets", "no intercept"])
+def test_the_choice_of_many_rows_is_that_of_the_host(kind, xp, space, seed, monkeypatch):
+    """Penalised fits are solved on the device, where a product of many columns is positive definite."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((1100, 20))
+    X[:, 15:] = np.eye(5)[rng.integers(0, 5, 1100)]
+    if kind == "dependent":
+        X[:, 1] = X[:, 0]
+        X[:, 2] = 4.0
+    y = X[:, 3] - X[:, 4] + X @ rng.standard_normal(20) / 10 + rng.standard_normal(1100)
+    y = np.column_stack([y, rng.standard_normal(1100)]) if kind == "two targets" else y
+    solved = []
+    original = DeviceProducts.solved
+
+    def recorded(products, right, shifts):
+        solved.append(original(products, right, shifts))
+        return solved[-1]
+
+    monkeypatch.setattr(DeviceProducts, "solved", recorded)
+    model = AdaptiveOLSEnsembleRegressor(fit_intercept=kind != "no intercept", random_state=0)
+    host = clone(model).fit(X, y)
+    assert not solved
+    on_device = clone(model).fit(xp.asarray(X), xp.asarray(y))
+    assert len(solved) > 10 and all(solution is not None for solution in solved)
+    assert_allclose(
+        space.get(on_device.coef_), host.coef_, rtol=0, atol=1e-8 * np.abs(host.coef_).max()
+    )
+    assert_allclose(on_device.inclusion_, host.inclusion_, atol=1e-7)
+    assert on_device.best_score_ == pytest.approx(host.best_score_, rel=1e-9)
+    # a device whose factors fail leaves the solutions to the host
+    monkeypatch.setattr(DeviceProducts, "_inverse_factors", lambda *_: None)
+    again = clone(model).fit(xp.asarray(X), xp.asarray(y))
+    assert_allclose(
+        space.get(again.coef_), host.coef_, rtol=0, atol=1e-8 * np.abs(host.coef_).max()
+    )

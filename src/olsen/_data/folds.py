@@ -357,21 +357,27 @@ def _folds_of_implicit_rows(
 
 
 def folds_of_moments(parts: list[Moments], threads: Threads) -> FoldData:
-    """Folds from moments, on the host or on a device."""
+    """Folds from moments, on the host or on a device, where their products stay too."""
+    training_on_device: list[Moments | None] = [None] * len(parts)
+    total_on_device = None
+    if not parts[0].space.on_host:
+        training_on_device = list(training_moments(parts))
+        total_on_device = Moments.merge_all(parts)
     parts = [part.on_host() for part in parts]
     total = Moments.merge_all(parts)
     unit = standard_deviations(np.diagonal(total.G) / total.weight)
     folds = []
-    for test, train in zip(parts, training_moments(parts), strict=True):
+    training = zip(training_moments(parts), training_on_device, strict=True)
+    for test, (train, on_device) in zip(parts, training, strict=True):
         held_out = HeldOutMoments.from_moments(test, train)
         scaled = replace(test, G=test.G / unit / unit[:, None], C=test.C / unit[:, None])
         held_out = replace(held_out, test=scaled, shift_x=held_out.shift_x / unit)
-        train_set = StandardisedMoments.of(train, unit, total)
+        train_set = StandardisedMoments.of(train, unit, total, on_device)
         folds.append(
             Fold(train_set, train.mean_x / unit, train.mean_y, float(test.weight), held_out)
         )
     return FoldData(
-        all_rows=StandardisedMoments.of(total, unit, total),
+        all_rows=StandardisedMoments.of(total, unit, total, total_on_device),
         unit=unit,
         n_rows=total.n_rows,
         folds=folds,

@@ -81,6 +81,7 @@ class ImplicitRows:
     known_products: Array | None = None  # A A', if it was computed before
 
     A = None  # is never made
+    on_device = None  # rows on a device have moments
 
     @classmethod
     def of(cls, problem: RowData) -> tuple[ImplicitRows, Array]:

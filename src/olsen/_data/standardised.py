@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
 from .arrangement import Copies, random_numbers
+from .device_products import DeviceProducts
 from .implicit import ImplicitRows
 from .moments import Moments, constant_columns
 from .rows import RowData
@@ -38,14 +39,17 @@ class StandardisedMoments:
     squares: Array  # (p,) sums of squares of the columns
     n_rows: int
     weight: float
+    on_device: DeviceProducts | None = None  # the products, where the rows are
 
     rows = None  # moments do not know the rows
     few_rows = True  # nothing is computed from the rows
 
     @classmethod
-    def of(cls, moments: Moments, unit: Array, total: Moments) -> StandardisedMoments:
+    def of(
+        cls, moments: Moments, unit: Array, total: Moments, on_device: Moments | None = None
+    ) -> StandardisedMoments:
         """Standardise the moments of training rows; columns with almost no variance there, compared
-        with the `total` of all rows, count as constant.
+        with the `total` of all rows, count as constant. `on_device` are the moments on a device.
         """
         G = moments.G / unit / unit[:, None]
         C = moments.C / unit[:, None]
@@ -55,7 +59,12 @@ class StandardisedMoments:
             G[:, constant] = 0.0
             C[constant] = 0.0
         squares = np.ascontiguousarray(np.diagonal(G))
-        return cls(G, C, squares, moments.n_rows, moments.weight)
+        products = None
+        if on_device is not None:
+            per_unit = np.where(constant, 0.0, 1 / unit)
+            every_column = np.arange(len(unit))
+            products = DeviceProducts(on_device.space, on_device.G).scaled(every_column, per_unit)
+        return cls(G, C, squares, moments.n_rows, moments.weight, products)
 
     def targets_at(self, which: Indices) -> StandardisedMoments:
         """The moments with some of the targets."""
@@ -88,6 +97,7 @@ class StandardisedRows:
     known_products: Array | None = None  # A A', if it was computed before
 
     few_rows = True  # products of the rows are affordable
+    on_device = None  # rows on a device have moments
 
     @classmethod
     def of(cls, problem: RowData) -> tuple[StandardisedRows, Array]:

@@ -228,7 +228,11 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         """Data for selection: rows, or moments of folds if rows are many or not in memory."""
         rows = data.host_rows
         if rows is None:
-            return SelectionMoments(self._folds_with_rows_to_train_on(data))
+            folds = self._folds_with_rows_to_train_on(data)
+            on_device = data.rows
+            if on_device is None or on_device.order is None:
+                return SelectionMoments(folds)
+            return SelectionMoments(folds, away_from_mode(on_device.on_host()))
         splits = row_splits(self.cv, rows, groups)
         n, p = rows.shape
         by_index = splits is None and n >= max(MANY_ROWS, p)

@@ -31,6 +31,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._data.arrangement import TIE_TOL
+from .._data.device_products import DeviceProducts
 from .._data.implicit import ImplicitRows
 from .._data.moments import Moments
 from .._data.rows import RowData
@@ -100,9 +101,14 @@ class NormalEquations:
     def of(cls, train: Standardised, prior_variances: Array) -> NormalEquations:
         """Build the equations of standardised training rows, or of their moments."""
         rows = train.rows
-        if rows is None:
+        if rows is not None:
+            return cls.from_rows(rows, prior_variances)
+        if train.on_device is None:
             return cls.from_gram(train.products, train.C, prior_variances)
-        return cls.from_rows(rows, prior_variances)
+        S = np.flatnonzero(prior_variances > 0)
+        root = np.sqrt(prior_variances[S])
+        M = train.on_device.scaled(S, root)
+        return cls(M, root[:, None] * train.C[S], prior_variances, S, root)
 
     @classmethod
     def from_gram(cls, G: Array, C: Array, prior_variances: Array) -> NormalEquations:
@@ -148,7 +154,7 @@ def _weighted_products(rows: AnyRows, prior_variances: Array) -> Array:
     return np.asarray(rows.products - rows.weighted_products(1 - prior_variances))
 
 
-SymmetricMatrix = Array | ImplicitProducts
+SymmetricMatrix = Array | ImplicitProducts | DeviceProducts
 
 
 def solve(equations: NormalEquations, penalties: Array, jitter: float = 0.0) -> Array:
@@ -180,7 +186,14 @@ def degrees_of_freedom(equations: NormalEquations, penalty: float) -> Array:
             equations.columns if len(M.prior_variances) < len(prior_variances) else slice(None)
         )
         probabilities[columns] = M.degrees_of_freedom(penalty + jitter)
-    elif rows is None and len(M):  # the diagonal of M (M + penalty)^-1
+        return np.clip(probabilities, 0.0, 1.0)
+    if isinstance(M, DeviceProducts):
+        degrees = M.degrees_of_freedom(penalty)
+        if degrees is not None:
+            probabilities[equations.columns] = degrees
+            return np.clip(probabilities, 0.0, 1.0)
+        M = M.on_host()
+    if rows is None and len(M):  # the diagonal of M (M + penalty)^-1
         # its inverse is the product of the transposed and the inverse factor; the transpose is in column order
         inverse = la.lapack.dtrtri(jittered_cholesky(M, penalty).T, lower=0)[0]
         probabilities[equations.columns] = 1 - penalty * np.einsum("jk,jk->j", inverse, inverse)
@@ -194,11 +207,11 @@ def degrees_of_freedom(equations: NormalEquations, penalty: float) -> Array:
 
 
 def _order(M: SymmetricMatrix) -> int:
-    return M.order if isinstance(M, ImplicitProducts) else len(M)
+    return len(M) if isinstance(M, np.ndarray) else M.order
 
 
 def _trace(M: SymmetricMatrix) -> float:
-    return M.trace if isinstance(M, ImplicitProducts) else float(np.trace(M))
+    return float(np.trace(M)) if isinstance(M, np.ndarray) else M.trace
 
 
 def jittered_cholesky(M: Array, shift: float) -> Array:
@@ -227,6 +240,11 @@ def _solved(M: SymmetricMatrix, right: Array, penalties: Array, jitter: float) -
     shifts = penalties + jitter * mean_diagonal
     if isinstance(M, ImplicitProducts):
         return M.solved(right, shifts)
+    if isinstance(M, DeviceProducts):
+        solutions = M.solved(right, shifts)
+        if solutions is not None:
+            return solutions
+        M = M.on_host()
     if len(shifts) > 1 and len(M) > MAX_BATCHED_SOLVE_COLUMNS and right.shape[1] == 1:
         space = Krylov.of(M.__matmul__, right[:, 0], float(shifts.min()), MAX_LANCZOS_STEPS)
         if space.residual(float(shifts.min())) <= RESIDUAL_TOL:

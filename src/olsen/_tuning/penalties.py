@@ -491,7 +491,10 @@ def squared_singular_values(train: Standardised) -> Array:
     """Eigenvalues of the products above rounding in falling order, without the eigenvectors, which
     cost most.
     """
-    s2: Array = np.linalg.eigvalsh(train.products).astype(np.float64, copy=False)
+    if train.on_device is not None:
+        s2 = train.on_device.eigenvalues()
+    else:
+        s2 = np.linalg.eigvalsh(train.products).astype(np.float64, copy=False)
     return np.asarray(s2[_above_rounding(s2)][::-1])
 
 

@@ -44,33 +44,39 @@ def cautions(columns: list[Column], X: Array, y: Array | None) -> list[str]:
     """
     if len(X) < MIN_ROWS:
         return []
-    found = [*_constant(columns, X), *_identifiers(columns, X), *_rare(columns, X)]
-    found += _in_order_of_time(columns, X)
+    parts = _parts(columns, X)
+    found = [*_constant(parts), *_identifiers(parts), *_rare(parts), *_in_order_of_time(parts)]
     if y is not None and np.ptp(y) > 0:
-        found += [*_leaks(columns, X, y), *_wild_target(y)]
+        found += [*_leaks(parts, y), *_wild_target(y)]
     return [f"caution: {text}" for text in found]
 
 
-def _parts(columns: list[Column], X: Array) -> Iterator[tuple[Column, Array]]:
+Parts = list[tuple[Column, Array]]  # columns of the table with their encoded columns
+
+
+def _parts(columns: list[Column], X: Array) -> Parts:
     """Columns of the table with their encoded columns, without those that mark missing cells."""
+    parts = []
     start = 0
     for column in columns:
-        yield column, X[:, start : start + column.width - column.indicator]
-        start += column.width
+        width = column.width
+        parts.append((column, X[:, start : start + width - column.indicator]))
+        start += width
+    return parts
 
 
-def _constant(columns: list[Column], X: Array) -> Iterator[str]:
-    names = [column.name for column, part in _parts(columns, X) if not np.ptp(part, axis=0).any()]
+def _constant(parts: Parts) -> Iterator[str]:
+    names = [column.name for column, part in parts if not np.ptp(part, axis=0).any()]
     if names:
         verb = "is" if len(names) == 1 else "are"
         yield f"{counted(len(names), 'column')} {verb} constant and explains nothing: {listed(names)}."
 
 
-def _identifiers(columns: list[Column], X: Array) -> Iterator[str]:
+def _identifiers(parts: Parts) -> Iterator[str]:
     """Whole numbers, each once, that are called like identifiers, or rise or fall from row to row;
     those from 1 to the number of rows have a note of the reader.
     """
-    for column, part in _parts(columns, X):
+    for column, part in parts:
         values = part[:, 0]
         if column.kind != "number" or not (values == np.round(values)).all():
             continue
@@ -87,8 +93,8 @@ def _identifiers(columns: list[Column], X: Array) -> Iterator[str]:
             )
 
 
-def _rare(columns: list[Column], X: Array) -> Iterator[str]:
-    for column, part in _parts(columns, X):
+def _rare(parts: Parts) -> Iterator[str]:
+    for column, part in parts:
         n_single = int((part.sum(axis=0) == 1).sum()) if column.kind == "category" else 0
         if n_single >= max(MIN_SINGLE_LEVELS, part.shape[1] / 2):
             yield (
@@ -98,8 +104,8 @@ def _rare(columns: list[Column], X: Array) -> Iterator[str]:
             )
 
 
-def _in_order_of_time(columns: list[Column], X: Array) -> Iterator[str]:
-    for column, part in _parts(columns, X):
+def _in_order_of_time(parts: Parts) -> Iterator[str]:
+    for column, part in parts:
         steps = np.diff(part[:, 0])
         is_sorted = (steps >= 0).all() or (steps <= 0).all()
         if column.kind == "date" and is_sorted and np.count_nonzero(steps) >= MIN_ROWS / 2:
@@ -109,10 +115,10 @@ def _in_order_of_time(columns: list[Column], X: Array) -> Iterator[str]:
             )
 
 
-def _leaks(columns: list[Column], X: Array, y: Array) -> Iterator[str]:
+def _leaks(parts: Parts, y: Array) -> Iterator[str]:
     """Columns of which the target is nearly a linear function."""
     centred_y = y - y.mean()
-    for column, part in _parts(columns, X):
+    for column, part in parts:
         centred = part - part.mean(axis=0)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             r2 = (centred_y @ centred) ** 2 / (centred_y @ centred_y) / (centred**2).sum(axis=0)
