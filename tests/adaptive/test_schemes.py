@@ -154,7 +154,7 @@ def test_weights_of_least_error_are_those_of_a_general_optimiser(seed):
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((5, 5)) + 2
     S = root @ root.T
-    weights = combining.simplex_weights(root)
+    weights = combining.simplex_weights(root[None])[0]
     free = minimize(
         lambda w: w @ S @ w,
         np.full(5, 0.2),

@@ -49,7 +49,8 @@ class FoldProducts:
     def mean(self, fold_weights: Array | None = None) -> Array:
         """Mean over folds, (n_schemes, n_schemes)."""
         weights = self.fold_weights if fold_weights is None else fold_weights
-        return np.asarray(np.tensordot(weights / weights.sum(), self.products, axes=1))
+        flat = self.products.reshape(len(weights), -1)
+        return np.asarray((weights / weights.sum() @ flat).reshape(self.products.shape[1:]))
 
     def without_best(self, weights: Array, base: Array) -> Array:
         """Weights of the folds without the one, in each repeat, that gives most of the gain over a
@@ -92,17 +93,20 @@ def stack(S: Array, n_rows: int) -> tuple[Array, float]:
     # second factor
     root = vectors * np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))) @ vectors.T
     rng = np.random.default_rng(SEED)
-    count = max(n_rows, len(S))
-    weights = []
-    optimism = []
-    for _ in range(N_DRAWS):
-        lower = np.tril(rng.standard_normal(S.shape), -1)  # Bartlett: the lower factor of W_n(S)
-        np.einsum("ii->i", lower)[:] = np.sqrt(rng.chisquare(count - np.arange(len(S))))
-        drawn = root @ lower / np.sqrt(count)
-        w = simplex_weights(drawn)
-        weights.append(w)
-        optimism.append(float(w @ S @ w - np.sum((drawn.T @ w) ** 2)))
-    return np.mean(weights, axis=0), max(0.0, float(np.mean(optimism)))
+    k = len(S)
+    count = max(n_rows, k)
+    lower = np.empty((N_DRAWS, k, k))  # Bartlett: lower factors of W_n(S)
+    diagonals = np.empty((N_DRAWS, k))
+    for draw, diagonal in zip(lower, diagonals, strict=True):
+        rng.standard_normal(out=draw)
+        diagonal[:] = rng.chisquare(count - np.arange(k))
+    lower = np.tril(lower, -1)
+    np.einsum("cii->ci", lower)[:] = np.sqrt(diagonals)
+    roots = root @ lower / np.sqrt(count)
+    weights = simplex_weights(roots)
+    drawn_errors = np.sum((weights[:, None, :] @ roots) ** 2, axis=(1, 2))
+    optimism = np.einsum("ci,ij,cj->c", weights, S, weights) - drawn_errors
+    return weights.mean(axis=0), max(0.0, float(optimism.mean()))
 
 
 def shrink_to_ridge(

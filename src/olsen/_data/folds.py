@@ -62,7 +62,9 @@ class HeldOutRows:
     def errors(self, b: Array) -> Array:
         """Mean squared errors (sizes, q)."""
         fractions = self.row_weights / self.row_weights.sum()
-        return np.asarray(np.tensordot(fractions, self.residuals(b) ** 2, axes=1))
+        residuals = self.residuals(b)
+        residuals *= residuals
+        return np.asarray((fractions @ residuals.reshape(len(fractions), -1)).reshape(b.shape[1:]))
 
     def products(self, b: Array) -> Array:
         """Mean products (q, sizes, sizes) of the errors."""
@@ -162,7 +164,8 @@ class HeldOutMoments:
         return None
 
     def _offset(self, b: Any) -> Any:
-        return self.test.space.xp.tensordot(self.shift_x, b, axes=1)
+        xp = self.test.space.xp
+        return xp.reshape(self.shift_x @ xp.reshape(b, (b.shape[0], -1)), b.shape[1:])
 
 
 HeldOut = HeldOutRows | HeldOutMoments
@@ -249,7 +252,8 @@ class FoldData:
         errors = self.map(Fold.errors, self.folds, coefs)
         count = min(len(e) for e in errors)
         of_folds = np.stack([e[:count] for e in errors])
-        return least_by_target(np.tensordot(self.weight[: len(errors)], of_folds, axes=1))
+        total = self.weight[: len(errors)] @ of_folds.reshape(len(errors), -1)
+        return least_by_target(total.reshape(of_folds.shape[1:]))
 
     def targets_at(self, which: Indices) -> FoldData:
         """The folds with some of the targets."""

@@ -237,6 +237,8 @@ def _refit_doubtful(
 
 def _times(values: Array, features: Subsets, vector: Array) -> Array:
     """Product of every member's coefficients with a vector over all columns: (k, q)."""
+    if not vector.any():
+        return np.zeros((len(features.sizes), values.shape[1]))
     shape = (len(features.sizes), features.n_items)
     matrices = [sp.csr_array((v, features.indices, features.indptr), shape=shape) for v in values.T]
     return np.stack([matrix @ vector for matrix in matrices], 1)

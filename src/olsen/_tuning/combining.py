@@ -205,17 +205,20 @@ def _simplex(residual: Array, weight: Array) -> Array:
     if not scale > 0:
         return np.full(E.shape[1], 1 / E.shape[1])
     gram = E.T @ E / (scale**2 * len(E)) + 1e-10 * np.eye(E.shape[1])
-    return simplex_weights(np.linalg.cholesky(gram))
+    return np.asarray(simplex_weights(np.linalg.cholesky(gram)[None])[0])
 
 
-def simplex_weights(root: Array) -> Array:
-    """Weights w on the simplex that minimise w' R R' w: non-negative least squares with a heavy row
-    for their sum.
+def simplex_weights(roots: Array) -> Array:
+    """Weights w (count, k) on the simplex that minimise w' R R' w for roots R (count, k, r):
+    non-negative least squares with a heavy row for their sum.
     """
-    heavy = 1e3 * float(np.sqrt(np.mean(np.sum(root**2, axis=1))))
-    if not heavy > 0:
-        return np.asarray(np.eye(len(root))[0])
-    A = np.vstack([root.T, np.full(len(root), heavy)])
-    b = np.r_[np.zeros(root.shape[1]), heavy]
-    w, _ = nnls(A, b)
-    return np.asarray(w / w.sum())
+    count, k, rank = roots.shape
+    heavy = 1e3 * np.sqrt(np.einsum("cij,cij->c", roots, roots) / k)
+    A = np.concatenate([roots.transpose(0, 2, 1), np.ones((count, 1, k))], axis=1)
+    A[:, rank] *= heavy[:, None]
+    b = np.zeros((count, rank + 1))
+    b[:, rank] = heavy
+    weights = np.eye(k)[np.zeros(count, dtype=int)]
+    for i in np.flatnonzero(heavy > 0):
+        weights[i], _ = nnls(A[i], b[i])
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -205,6 +205,10 @@ def _pairs_within_groups(k: int, *group_sizes: Indices) -> Array:
     """Number of ordered pairs of k members that share a group, for every size; with two kinds of
     groups, those that share one of each.
     """
+    if len(group_sizes) == 1:
+        n_groups, remainder = np.divmod(k, group_sizes[0])
+        pairs = n_groups * group_sizes[0] * (group_sizes[0] - 1) + remainder * (remainder - 1)
+        return np.asarray(pairs, dtype=np.float64)
     counts = []
     for sizes in zip(*group_sizes, strict=True):
         starts = np.unique(np.concatenate([np.arange(0, k, size) for size in sizes]))
