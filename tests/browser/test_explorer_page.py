@@ -441,7 +441,8 @@ def test_nothing_overflows_and_every_chart_is_visible(opened, tab, width, scheme
         f"tab={tab}&gamma=2&k=20", width=width, color_scheme=scheme
     )  # with a peak in the middle
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    for chart in page.locator(f"#{tab} .chart, #{tab} #subsets-figure").all():
+    shown = f"#{tab} .chart:not([hidden] *), #{tab} #subsets-figure"
+    for chart in page.locator(shown).all():
         box = chart.bounding_box()
         assert box["width"] > 300 and box["height"] > 200
     overflowing = page.evaluate(
@@ -512,3 +513,22 @@ def test_a_slider_is_followed_within_a_frame(opened, size, capsys):
             f" {np.quantile(times, 0.95):.1f} ms"
         )
     assert len(times) == 200 and np.median(times) < 100
+
+
+def test_a_table_of_the_reader_is_fitted_in_the_page(opened, tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 12))
+    y = X[:, :6].sum(axis=1) + rng.standard_normal(90)
+    names = ",".join([*(f"c{j}" for j in range(12)), "y"])
+    path = tmp_path / "own.csv"
+    np.savetxt(path, np.column_stack([X, y]), delimiter=",", header=names, comments="")
+    page = opened("tab=data")
+    said = page.locator("#own-words")
+    page.locator("#own-file").set_input_files(path)
+    playwright.expect(said).to_contain_text("y, 60 rows fitted and 30 predicted")
+    assert page.locator("#own-figure").is_visible()
+    path.write_text("a,b\n" + "1,x\n" * 30)
+    page.locator("#own-file").set_input_files(path)
+    playwright.expect(said).to_contain_text("is not a number")
+    assert not page.locator("#own-figure").is_visible()

@@ -38,7 +38,7 @@ def node():
     program = shutil.which("node")
     if program is None:
         pytest.skip("Node.js is not installed: the page's formulas are not compared")
-    names = ("theory", "random", "least_squares", "simulation", "risk_curves", "state")
+    names = ("theory", "random", "least_squares", "simulation", "risk_curves", "state", "own_table")
     imports = "\n".join(
         f"import * as {name} from {json.dumps((SOURCES / f'{name}.mjs').as_uri())};"
         for name in names
@@ -409,6 +409,61 @@ def test_values_of_links_are_moved_into_their_range(node):
 
 
 FITS = {(fit["m"], fit["k"]): fit for fit in SOIL["fits"]}
+
+
+def own_table_text(seed, n=45, p=6, separator=","):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.standard_normal((n, p)) + 5, np.ones(n)])
+    X[:, 2] = X[:, 0] - X[:, 1]  # depends on two columns
+    y = X[:, 0] - X[:, 3] + rng.standard_normal(n)
+    names = [*(f"c{j}" for j in range(p)), "target", "constant"]
+    table = np.column_stack([X[:, :p], y, X[:, p]])
+    rows = [separator.join(f"{value:.6g}" for value in row) for row in table]
+    return "\n".join([separator.join(names), *rows, ""])
+
+
+def test_own_tables_are_fitted_as_numpy_fits_them(node, seed):
+    """Errors of the mean of members on rows that were not fitted; constant columns are left out."""
+    for separator in ",;\t":
+        text = own_table_text(seed, separator=separator)
+        ((table, rows, data, sizes, by_size, orders),) = node(
+            "(() => { const t = own_table.parseTable(c), rows = own_table.splitRows(t.y.length);"
+            " const data = own_table.standardised(t, rows);"
+            " const sizes = own_table.ownSizes(data.parts.length, rows.fitted.length);"
+            " const orders = sizes.map(m => { const r = new random.Random(m);"
+            " return Array.from({length: 64}, () => r.permutation(data.parts.length)); });"
+            " return [t, rows, data, sizes, sizes.map(m => own_table.errorsOfSize(data, m)), orders]; })()",
+            [text],
+        )
+        values = np.loadtxt(text.splitlines()[1:], delimiter=separator)
+        assert (
+            table["target"] == "target" and len(table["columns"]) == 7 and len(data["parts"]) == 6
+        )
+        y = values[:, 6]
+        fitted, predicted = rows["fitted"], rows["predicted"]
+        assert sorted(fitted + predicted) == list(range(45)) and len(fitted) == 30
+        X = values[:, :6] - values[fitted][:, :6].mean(axis=0)
+        centred = y - y[fitted].mean()
+        for size, errors, orders_of_size in zip(sizes, by_size, orders, strict=True):
+            total = np.zeros(len(predicted))
+            expected = []
+            for k, order in enumerate(orders_of_size, 1):
+                columns = order[:size]
+                coef = np.linalg.lstsq(X[fitted][:, columns], centred[fitted], rcond=1e-9)[0]
+                total += X[predicted][:, columns] @ coef
+                if k in (1, 4, 16, 64):
+                    expected.append(np.sqrt(np.mean((centred[predicted] - total / k) ** 2)))
+            assert_allclose(errors, expected, rtol=1e-4)  # cells have six digits
+
+
+def test_tables_that_the_page_cannot_fit_are_refused_in_words(node):
+    texts = ["", "a,b\n1,2\n", "a\n" + "1\n" * 30, "a,b\n" + "1,x\n" * 30, "a,b\n" + "1,\n" * 30]
+    messages = node(
+        "(() => { try { own_table.parseTable(c); return ''; } catch (e) { return e.message; } })()",
+        texts,
+    )
+    facts = ["no rows", "1 rows", "one column", "“x” is not a number", "Row 1, column b"]
+    assert all(fact in message for fact, message in zip(facts, messages, strict=True)), messages
 
 
 def test_the_page_offers_what_was_exported(node):

@@ -2,11 +2,13 @@
 
 import { Chart, shown } from "./chart.mjs";
 import { announcer, nearestOf, oneOf, slider } from "./controls.mjs";
+import { listenToOwnTables } from "./own_table_view.mjs";
 import { SOIL_MEMBERS, SOIL_SIZES } from "./state.mjs";
 
 const STRETCHED = [-5, -2, -1, 0, 0.5, 1, 2, 5, 10, 15].map((value) => ({ value, text: String(value) }));
 
 export function createDataTab(root, update) {
+  listenToOwnTables(root);
   return new DataTab(root, update, JSON.parse(document.getElementById("soil").textContent));
 }
 
