@@ -675,3 +675,43 @@ def test_nearly_dependent_columns_leave_uniform_members_ordinary(seed, monkeypat
     for model in (memory, blocks):
         assert np.abs(model.coef_).max() < 2
         assert_allclose(model.coef_[[0, 4, 5]], memory.coef_[[0, 4, 5]], atol=0.1)
+
+
+@pytest.mark.parametrize("schemes", ["auto", ["ridge"], ["power", "sparse"], ["uniform"]])
+def test_targets_without_noise_are_fitted_from_moments(schemes):
+    """Squared errors from moments cancel to about zero, on either side, and the first candidate, which
+    shrinks most, was taken where the least one was negative.
+    """
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((2000, 10))
+        y = X[:, :3].sum(axis=1)
+        expected = [1.0] * 3 + [0.0] * 7
+        model = AdaptiveOLSEnsembleRegressor(schemes).fit(X, y)
+        with case(seed):
+            assert_allclose(model.coef_, expected, atol=1e-4)
+            # uniform members of the folds do not have all columns
+            assert 0 < -model.best_score_ < (0.5 if schemes == ["uniform"] else 1e-8)
+            for sampling in ("fixed", "determinantal"):
+                paper = OLSEnsembleRegressorCV(sampling=sampling, random_state=0)
+                paper.fit(*two_blocks(X, y, 700))
+                assert_allclose(paper.coef_, expected, atol=1e-4)
+
+
+def test_out_of_bag_errors_need_rows_that_members_did_not_see():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 8))
+    model = OLSEnsembleRegressorCV(cv="oob", max_samples=999, random_state=0)
+    with pytest.raises(ValueError, match="999 of 1000 rows in a member"):
+        model.fit(X, X[:, 0])
+
+
+def test_schemes_that_one_target_cannot_use_have_the_errors_of_the_others():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 8))
+    Y = np.column_stack([X[:, 0], rng.standard_normal(100)])
+    model = AdaptiveOLSEnsembleRegressor(["lasso"]).fit(X, Y)
+    assert model.scheme_weights_ == [{"lasso": 1.0}, {"null": 1.0}]
+    assert model.cv_results_["param_scheme"].tolist() == ["lasso", "null", "mixture"]
+    alone = AdaptiveOLSEnsembleRegressor(["lasso"]).fit(X, Y[:, 0]).cv_results_
+    assert model.cv_results_["mean_test_score"][0] == pytest.approx(alone["mean_test_score"][0])

@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 T = TypeVar("T")
 
+# of the sum of squared targets: sums of squared errors from moments, which cancel, know nothing below
+ROUNDING_OF_SQUARES = 1e-12
 MIN_THREADED_OPERATIONS = 5e6  # operations of a fold above which a thread pays off, roughly
 MAX_SINGLE_THREAD_FLOPS = (
     5e9  # of a Gram matrix: below, about a second with its eigenvectors, BLAS uses one thread
@@ -132,9 +134,11 @@ class HeldOutMoments:
         return quadratic + self.test.weight * self._offset(b) ** 2
 
     def errors(self, b: Any) -> Any:
-        """Mean squared errors (sizes, q)."""
+        """Mean squared errors (sizes, q), as far as moments know them."""
+        xp = self.test.space.xp
         squares = self.targets - 2 * self.with_targets(b) + self.squares(b)
-        return squares / self.test.weight
+        rounding = ROUNDING_OF_SQUARES * self.targets
+        return xp.maximum(squares, rounding * xp.ones_like(squares)) / self.test.weight
 
     def products(self, b: Array) -> Array:
         """Mean products (q, sizes, sizes) of the errors, on the host."""
@@ -285,7 +289,8 @@ def first_least(errors: Array) -> int:
 
 def least_by_target(errors: Array) -> Indices:
     """Position (q,) of the least of errors (count, q), as in :func:`first_least`."""
-    return np.asarray(np.argmax(errors <= errors.min(axis=0) * (1 + TIE_TOL), axis=0))
+    least = errors.min(axis=0)
+    return np.asarray(np.argmax(errors <= least + TIE_TOL * np.abs(least), axis=0))
 
 
 def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Threads) -> FoldData:

@@ -60,7 +60,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         fourth of the rows; where rows are only summed, that is known of columns of zeros and ones.
         Below ten rows, which cannot tell schemes apart, ``"auto"`` is "ridge" and "null".
         Weights are shrunk towards "ridge" and "null", as far as listed, if the gain over "ridge"
-        and "null" is noise.
+        and "null" is noise. A target for which no listed scheme can be used has its mean, "null".
     n_estimators : int or inf, default=inf
         Number of members. ``np.inf``: determinantal members in the limit, and as many uniform ones
         as leave nothing to gain from more. A number: this number of members is drawn, divided among
@@ -99,7 +99,8 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     cv_results_ : dict of ndarrays
         One entry for every scheme and a last one, ``"mixture"``: ``"param_scheme"``,
         ``"mean_test_score"`` (minus the mean squared error of prediction), ``"std_test_score"``
-        (its standard error), ``"rank_test_score"`` and ``"weight"``. Means over targets.
+        (its standard error), ``"rank_test_score"`` and ``"weight"``. Means over targets, errors over
+        those for which the scheme can be used: the lasso of a target may have no column.
     best_index_ : int
         Position of the mixture in ``cv_results_``: the last one.
     criterion_ : {"kfold"}
@@ -363,17 +364,22 @@ def _inclusion(selection: MixtureSelection, p: int) -> Array:
 
 
 def _results(selection: list[MixtureSelection]) -> dict[str, NDArray[Any]]:
-    """Errors and weights of the schemes that all targets have, and of the mixture; means over
-    targets.
+    """Errors and weights of the schemes, and of the mixture; means over the targets for which a scheme
+    can be used.
     """
     choices = [of_target.choice for of_target in selection]
-    names = [name for name in SCHEMES if all(name in choice.errors for choice in choices)]
-    mse = [float(np.mean([choice.errors[name] for choice in choices])) for name in names]
-    weight = [
-        float(np.mean([choice.weights.get(name, 0.0) for choice in choices])) for name in names
+    names = [name for name in SCHEMES if any(name in choice.errors for choice in choices)]
+    usable = [[choice for choice in choices if name in choice.errors] for name in names]
+    mse = [
+        float(np.mean([choice.errors[name] for choice in of_scheme]))
+        for name, of_scheme in zip(names, usable, strict=True)
     ]
     standard_errors = [
-        float(np.mean([choice.standard_errors[name] for choice in choices])) for name in names
+        float(np.mean([choice.standard_errors[name] for choice in of_scheme]))
+        for name, of_scheme in zip(names, usable, strict=True)
+    ]
+    weight = [
+        float(np.mean([choice.weights.get(name, 0.0) for choice in choices])) for name in names
     ]
     mse.append(float(np.mean([choice.mse for choice in choices])))
     standard_errors.append(float(np.mean([choice.standard_error for choice in choices])))

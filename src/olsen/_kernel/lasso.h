@@ -15,11 +15,12 @@
 #include "factor.h"
 
 /* Sweeps at a penalty, which a sweep that changes little usually ends before. With the tolerance of penalised.py (1e-7 of
- * the squared fit of the best column) the duality gap is at most 1e-7 of |B|^2 / 2 on independent columns, .001 on
- * autoregressive ones (.95; 60 sweeps left .016) and .07 on squares and products. On spectra it is .01 to .2: 5000 sweeps
- * would leave .003 to .1, in 12 times the time. Extrapolated iterates (Anderson) gained nothing there, and an end at a
- * given gap left hundreds of equal columns in. */
-#define MOST_SWEEPS 200
+ * the squared fit of the best column) the duality gap is at most 1e-7 of |B|^2 / 2 on independent columns, .004 on
+ * autoregressive ones (.95; 60 sweeps left .016), .1 on squares and products, and .02 to .4 on spectra, where 5000 sweeps
+ * leave .003 to .1 in 25 times the time, and predict no better. Extrapolated iterates (Anderson) gained nothing there, and
+ * an end at a given gap left hundreds of nearly equal columns in. */
+#define MOST_SWEEPS 100
+#define MOST_WITHIN 512 /* columns that are in, up to which their products are gathered */
 #define ROUNDING_OF_CHANGE 1e-6 /* of the tolerance: the copy of a column that is in moves by less, by rounding alone */
 #define ROUNDING_OF_FIT 1e-18 /* of the largest squared fit of a column: smaller ones are rounding */
 
@@ -35,7 +36,12 @@ struct lasso {
     const double *squares; /* (p,) */
     double *left;          /* (q, n): B - A b, or A'(B - A b) with a Gram matrix */
     double *b, *z;         /* (p, q), (q,) */
-    int64_t *inside;       /* (p,): whether a column has come in */
+    int64_t *active;       /* columns that are in */
+    ptrdiff_t n_active;
+    struct {
+        double *products, *squares, *left, *b;
+        int64_t *active;
+    } part; /* room for the columns that are in */
 };
 
 /* a_j' of the residuals of one target. */
@@ -89,24 +95,69 @@ static double descend(const struct lasso *given, ptrdiff_t j, double penalty) {
     return moved * square;
 }
 
-/* Descend along every column that is in, or every one; the largest change of the fit. */
-static double sweep(const struct lasso *given, double penalty, double tol, int everything) {
-    double largest = 0.0;
-    for (ptrdiff_t j = 0; j < given->p; j++)
-        if (given->squares[j] > 0.0 && (everything || given->inside[j])) {
-            double change = descend(given, j, penalty);
-            given->inside[j] |= change > ROUNDING_OF_CHANGE * tol;
-            largest = change > largest ? change : largest;
-        }
-    return largest;
-}
-
 /* Squared fit of a column by itself, which is zero where the column is not in. */
 static double own_fit(const struct lasso *given, ptrdiff_t j) {
     double fit = 0.0;
     for (ptrdiff_t t = 0; t < given->q; t++)
         fit += given->b[given->q * j + t] * given->b[given->q * j + t];
     return fit * given->squares[j];
+}
+
+/* Descend along every column, of which those that move, or have coefficients, are in; the largest change of the fit. */
+static double sweep_all(struct lasso *given, double penalty, double tol) {
+    double largest = 0.0, rounding = ROUNDING_OF_CHANGE * tol;
+    given->n_active = 0;
+    for (ptrdiff_t j = 0; j < given->p; j++)
+        if (given->squares[j] > 0.0) {
+            double change = descend(given, j, penalty);
+            if (change > rounding || own_fit(given, j) > rounding)
+                given->active[given->n_active++] = j;
+            largest = fmax(largest, change);
+        }
+    return largest;
+}
+
+/* Descend along the columns that are in, until a sweep changes no fit by more than the tolerance; the number of sweeps. */
+static ptrdiff_t settle(const struct lasso *given, double penalty, double tol, ptrdiff_t most) {
+    ptrdiff_t sweeps = 0;
+    for (double largest = INFINITY; sweeps < most && largest > tol; sweeps++) {
+        largest = 0.0;
+        for (ptrdiff_t i = 0; i < given->n_active; i++)
+            largest = fmax(largest, descend(given, given->active[i], penalty));
+    }
+    return sweeps;
+}
+
+/* The same with a Gram matrix, on the products of the columns that are in alone, whose steps the gradients of all
+ * columns follow at the end. */
+static ptrdiff_t settle_within(const struct lasso *given, double penalty, double tol, ptrdiff_t most) {
+    ptrdiff_t size = given->n_active, q = given->q;
+    struct lasso part = *given;
+    part.p = part.n = size, part.M = given->part.products, part.squares = given->part.squares;
+    part.left = given->part.left, part.b = given->part.b, part.active = given->part.active;
+    for (ptrdiff_t i = 0; i < size; i++) {
+        ptrdiff_t j = given->active[i];
+        for (ptrdiff_t l = 0; l < size; l++)
+            given->part.products[size * i + l] = given->M[given->n * j + given->active[l]];
+        given->part.squares[i] = given->squares[j];
+        given->part.active[i] = i;
+        for (ptrdiff_t t = 0; t < q; t++) {
+            part.left[size * t + i] = given->left[given->n * t + j];
+            part.b[q * i + t] = given->b[q * j + t];
+        }
+    }
+    ptrdiff_t sweeps = settle(&part, penalty, tol, most);
+    for (ptrdiff_t i = 0; i < size; i++) {
+        ptrdiff_t j = given->active[i];
+        for (ptrdiff_t t = 0; t < q; t++) {
+            double step = part.b[q * i + t] - given->b[q * j + t];
+            if (step != 0.0) {
+                given->b[q * j + t] = part.b[q * i + t];
+                step_along(given, j, t, step);
+            }
+        }
+    }
+    return sweeps;
 }
 
 /* Columns that are in. The copy of a column that is in would come in at the very same penalty, so that rounding decides
@@ -124,17 +175,20 @@ static ptrdiff_t count_columns(const struct lasso *given) {
 /* Coefficients (l, p, q) at every penalty, until more than so many columns are in; the number of penalties. */
 static ptrdiff_t descend_path(struct lasso given, const double *penalties, ptrdiff_t count, double most, double tol,
                               double *found, struct scratch *room) {
-    ptrdiff_t size = given.p * given.q, done = 0;
-    given.b = take(room, size), given.z = take(room, given.q), given.inside = take(room, given.p);
+    ptrdiff_t p = given.p, q = given.q, done = 0;
+    given.b = take(room, p * q), given.z = take(room, q);
+    given.active = take(room, p);
+    ptrdiff_t largest = given.M && !given.from_rows ? smaller(p, MOST_WITHIN) : 0;
+    given.part.products = take(room, largest * largest), given.part.squares = take(room, largest);
+    given.part.left = take(room, q * largest), given.part.b = take(room, q * largest);
+    given.part.active = take(room, largest);
     while (done < count && !room->failed) {
-        int everything = 1;
-        for (ptrdiff_t i = 0; i < MOST_SWEEPS; i++) {
-            int settled = sweep(&given, penalties[done], tol, everything) <= tol;
-            if (settled && everything)
-                break;
-            everything = settled;
+        double penalty = penalties[done];
+        for (ptrdiff_t sweeps = 0; sweeps < MOST_SWEEPS && sweep_all(&given, penalty, tol) > tol;) {
+            int within = given.n_active <= largest && 2 * given.n_active <= p;
+            sweeps += 1 + (within ? settle_within : settle)(&given, penalty, tol, MOST_SWEEPS - sweeps);
         }
-        memcpy(found + size * done++, given.b, sizeof *found * size);
+        memcpy(found + p * q * done++, given.b, sizeof *found * p * q);
         if (count_columns(&given) > most)
             break;
     }

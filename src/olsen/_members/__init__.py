@@ -82,10 +82,10 @@ def solve(
 ) -> Solution:
     """Coefficients and intercepts of all members.
 
-    Members with at least as many columns as degrees of freedom go to the interpolator whatever
-    `solver` says; the others to `solver`, or to :func:`choose` when it is ``"auto"``. With several
-    threads BLAS is held to one thread: more would spin for milliseconds after every product and
-    take the cores from our threads.
+    Members with more columns than degrees of freedom go to the interpolator whatever `solver` says;
+    the others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS is
+    held to one thread: more would spin for milliseconds after every product and take the cores from
+    our threads.
     """
     with one_blas_thread() if threads.n_threads > 1 and problem.space.on_host else nullcontext():
         return _solve(problem, features, samples, solver=solver, threads=threads)

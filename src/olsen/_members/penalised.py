@@ -53,7 +53,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # fraction of the squared fit of the best column, by which a sweep changes the fit at most: coefficients only
-# show where the signal lies. The kernel ends after 200 such sweeps; `lasso.h` has the duality gaps
+# show where the signal lies. The kernel ends after 100 sweeps; `lasso.h` has the duality gaps
 LASSO_TOL = 1e-7
 # number of penalties from which on one eigendecomposition is cheaper than a factor per penalty
 MIN_SPECTRAL_PENALTIES = 20

@@ -696,6 +696,12 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
         square[:, out] += residual[:, out] ** 2
         n_out_of_bag += out
     has_pairs = n_out_of_bag >= 2
+    if 2 * np.count_nonzero(has_pairs) < n:
+        raise ValueError(
+            f"cv='oob' judges a row by members that did not see it, but with {n_samples} of {n} rows in"
+            f" a member only {np.count_nonzero(has_pairs)} rows were left out by two of"
+            f" {n_members} members. Use a smaller max_samples, or another cv."
+        )
     count = np.where(has_pairs, n_out_of_bag, 2.0)[None, :, None]
     single = (square / count).mean(axis=2)
     between = ((total**2 - square) / (count * (count - 1))).mean(axis=2)
