@@ -271,7 +271,8 @@ def test_missing_values_are_dropped_or_filled_through_a_model_file(olsen, olsen_
     table[7]["b"] = ""  # not missing when the model was fitted: its mean is known, too
     write("t.csv", table)
     code, out, err = olsen("predict", "m.skops", "t.csv")
-    assert (code, err) == (0, "") and len(read(out)) == 120
+    assert code == 0 and len(read(out)) == 120
+    assert err.count("\n") == 1 and "13 missing cells filled" in err and "'b' (1)" in err
 
 
 def test_weights_and_groups_are_those_of_python(olsen, olsen_json, olsen_refuses, folder):
@@ -532,7 +533,7 @@ def test_long_names_are_shortened(olsen, olsen_refuses, folder):
     assert max(map(len, out.splitlines())) < 120
     assert len(olsen_refuses("fit", "t.csv", target=name[1:], words="'nnn", code=2)) < 400
     write("t.csv", [{name: f"plot {i}", "y": i} for i in range(1, 29)])
-    err = olsen_refuses("fit", "t.csv", target="y", words="--drop")
+    err = olsen_refuses("fit", "t.csv", target="y", words="--id")
     assert "--drop 'n" not in err and len(err) < 400
 
 

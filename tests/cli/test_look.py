@@ -16,7 +16,7 @@ pytest.importorskip("cyclopts")
 pq = pytest.importorskip("pyarrow.parquet")
 
 from olsen._tables.columns import Column  # noqa: E402
-from olsen.cli.cautions import cautions  # noqa: E402
+from olsen.cli.cautions import cautions, copies  # noqa: E402
 from olsen.datasets import load_soil_carbon  # noqa: E402
 
 N = 60
@@ -111,8 +111,29 @@ def test_a_caution_on_a_table_made_for_it(words):
     column, values, y = CAUTIONS[words]
     encoded = values.reshape(N, -1)
     (caution,) = cautions([column], encoded, y)
-    assert caution.startswith("caution: ") and words in caution
+    assert words in caution
     assert not cautions([column], encoded[:10], y[:10]), "few rows tell nothing"
+
+
+def test_a_note_on_columns_that_repeat_others():
+    """Numbers in another unit, and categories under another name."""
+    levels = ("a", "b", "c")
+    columns = [
+        Column(name="size"),
+        Column(name="kind", kind="category", levels=levels),
+        Column(name="group", kind="category", levels=("x", "y", "z")),
+        Column(name="size in inches"),
+        Column(name="other"),
+    ]
+    coded = np.eye(3)[RNG.integers(0, 3, N)]
+    numbers = RNG.standard_normal(N)
+    encoded = np.column_stack([numbers, coded, coded, 3 - 2.54 * numbers, A])
+    (note,) = copies(columns, encoded)
+    assert (
+        "'group' repeats 'kind', and 1 more column repeats others" in note
+        and "--drop 'group'" in note
+    )
+    assert not copies(columns[:2], encoded[:, :4]) and not cautions(columns, encoded, Y)
 
 
 def test_no_caution_on_ordinary_tables():
@@ -133,10 +154,12 @@ def test_no_caution_on_ordinary_tables():
         assert cautions(columns, np.asarray(X, dtype=float), np.asarray(y, dtype=float)) == []
 
 
-def test_cautions_are_notes_of_fit_and_compare(olsen_json, tmp_path):
+def test_fit_and_compare_have_cautions(olsen_json, tmp_path):
     path = Path(tmp_path / "leak.parquet")
     pq.write_table(pa.table({"a": A, "twice": 2 * Y + 1, "y": Y}), path)
     for command in ("fit", "compare"):
         options = {"members": 3} if command == "fit" else {"folds": 2}
-        (note,) = olsen_json(command, path, target="y", **options)["data"]["messages"]
-        assert "'twice' alone explains 100.000%" in note and "--drop 'twice'" in note
+        data = olsen_json(command, path, target="y", **options)["data"]
+        (caution,) = data["cautions"]
+        assert "'twice' alone explains 100.000%" in caution and "--drop 'twice'" in caution
+        assert not data["messages"]

@@ -175,8 +175,8 @@ def heading_lines(data: dict[str, Any]) -> list[str]:
     """Lines about the table that was read, with notes."""
     size = f"{counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}"
     head = f"{shortened(data['name'], 200)}: {size}, target {shortened(data['target'])}"
-    messages = [*data["messages"], *data["cautions"]]
-    return [head, *(f"  note: {escape_control(message)}" for message in messages)]
+    notes = [f"  note: {escape_control(text)}" for text in data["messages"]]
+    return [head, *notes, *(f"  caution: {escape_control(text)}" for text in data["cautions"])]
 
 
 def fact_lines(facts: dict[str, str]) -> list[str]:

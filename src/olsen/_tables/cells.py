@@ -52,8 +52,8 @@ def _pattern(decimal: str, thousands: str) -> str:
 
 PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
 DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ]\s*(\d{1,2})(:\d\d.*))?")
-# order of year, month and day -> example
-DATES = {"ymd": "2024-12-31", "dmy": "31.12.2024", "mdy": "12/31/2024"}
+# order of year, month and day -> words for it
+DATES = {"ymd": "year, month and day", "dmy": "day, month and year", "mdy": "month, day and year"}
 NAMED_MONTHS = tuple(
     f"{date}{time}"
     for date in ("%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y")
@@ -91,6 +91,16 @@ def distinct_strings(column: Any) -> tuple[Any, NDArray[np.int64]]:
     n_missing_codes = int(used_codes[0] < 0)  # one if some cell is missing
     strings = encoded.dictionary.take(pa.array(used_codes[n_missing_codes:])).cast("string")
     return pc.utf8_trim(strings, characters=BLANKS), codes - n_missing_codes
+
+
+def distinct_cells(column: Any) -> Any:
+    """Distinct cells of a column of any type that are not missing; nested ones as strings."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        return pc.unique(column).drop_null()
+    except pa.ArrowNotImplementedError:
+        return pc.unique(as_text(column)).drop_null()
 
 
 def as_text(column: Any) -> Any:
@@ -505,8 +515,9 @@ def unusable_cells(
     is_target = target in {names[j] for j in affected}
     remedies = ["correct them"]
     remedies.append("leave these rows out with --missing drop" if stage == "fit" else "remove them")
-    if stage == "fit" and not (n_infinite or is_target):
-        remedies.append("fill them with --missing mean")
+    if stage == "fit" and not n_infinite and len(affected) > is_target:
+        left_out = ", which leaves out rows without a target" if is_target else ""
+        remedies.append(f"fill them with --missing mean{left_out}")
     if stage != "predict" and not is_target:  # a fitted model needs its columns
         remedies.append("leave columns out with --drop")
     row = rows_before(table) + is_refused.any(axis=1).argmax() + 1
@@ -541,8 +552,10 @@ def values_of_rows(table: Any, name: str, parse: Callable[[Any], Array], expecte
     if is_unparsed.any():
         row = int(is_unparsed.argmax())
         text = strings[int(codes[row])]
+        n_others = int(np.count_nonzero(is_unparsed)) - 1
+        others = f"that cell and {counted(n_others, 'other')}" if n_others else "that cell"
         raise TableError(
             f"column {quoted(name)} holds {quoted(text)} in row {rows_before(table) + row + 1},"
-            f" where {expected}; correct that cell."
+            f" where {expected}; correct {others}."
         )
     return np.append(values, np.nan)[codes]  # the code -1 takes the appended NaN

@@ -7,6 +7,7 @@ setting that decides.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -44,6 +45,22 @@ MIN_INDICATED_MISSING = 10
 MISSING = -1  # code of a missing cell
 UNKNOWN = -2  # code of a cell with a category that was not learned
 KINDS = ("number", "date", "category", "ordered")
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """Numbers of cells by column that a model does not take as they are.
+
+    Parameters
+    ----------
+    unknown : Counter
+        Cells with categories that the model has not seen, and takes for none.
+    filled : Counter
+        Missing cells that are filled.
+    """
+
+    unknown: Counter[str] = field(default_factory=Counter)
+    filled: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +156,9 @@ class Column:
             _refuse_doubtful_points(column, self.name)
         return values
 
-    def encoded(self, table: Any) -> Array:
+    def encoded(self, table: Any, counts: CellCounts | None = None) -> Array:
         """Encode the cells as numbers, (n_rows, width); missing cells are NaN unless they are
-        filled.
+        filled, and counted in `counts`.
         """
         values = self.values(table)
         is_missing = np.isnan(values)
@@ -150,6 +167,8 @@ class Column:
             if self.kind == "category":
                 is_missing = self.codes(table.column(self.name)) == MISSING
             values = np.where(is_missing, filled, values)
+            if counts is not None and is_missing.any():
+                counts.filled[self.name] += int(np.count_nonzero(is_missing))
         parts = [values[:, None]]
         if self.kind == "category":
             parts = [np.asarray(values[:, None] == np.arange(len(self.levels)), dtype=float)]
@@ -177,8 +196,9 @@ def _days(table: Any, of: Column) -> Array:
     def parse(strings: Any) -> Array:
         return np.array([cells.days(text, of.form) for text in strings.to_pylist()], dtype=float)
 
-    shown = quoted(cells.DATES[of.form]) if of.form in cells.DATES else f"in the format {of.form}"
-    return cells.values_of_rows(table, of.name, parse, f"dates such as {shown} are expected")
+    order = cells.DATES.get(of.form)
+    shown = f"with {order} in this order" if order else f"in the format {of.form}"
+    return cells.values_of_rows(table, of.name, parse, f"dates {shown} are expected")
 
 
 def _formatted_numbers(table: Any, of: Column) -> Array:
@@ -192,9 +212,12 @@ def _formatted_numbers(table: Any, of: Column) -> Array:
     form = NumberFormat(of.decimal, of.unit)
     if not of.decimal:
         form = _unlearned_format(distinct_strings(column)[0], of.name)
-    expected = f"numbers with {quoted(form.decimal)} are expected"
+    expected = f"numbers with the decimal mark {quoted(form.decimal)} are expected"
     if form.unit:
-        expected = f"numbers with {quoted(form.decimal)} and {quoted(form.unit)} are expected"
+        expected = (
+            f"numbers with the sign {quoted(form.unit)} and the decimal mark {quoted(form.decimal)} are"
+            " expected"
+        )
     return cells.values_of_rows(
         table, of.name, lambda strings: cells.numbers_in(strings, form), expected
     )
@@ -490,7 +513,7 @@ class ColumnReader:
                 Problem(
                     f"{label} holds {number} different strings ({listed(categories, 3)}), too many"
                     " for categories",
-                    _leave_out(name),
+                    f"leave the column out with {option(f'--{setting}', name)}",
                     ((setting, name),),
                 )
             )
@@ -582,8 +605,8 @@ def _text_instead_of_numbers(strings: Any, codes: NDArray[np.int64], label: str)
     odd = strings.filter(pa.array(is_odd)).to_pylist()
     if 2 * len(odd) >= len(strings):
         return Problem(
-            f"{label} holds text ({listed(odd, 3)}), which is none of the numbers that are"
-            " predicted: classes are not supported",
+            f"{label} holds text ({listed(odd, 3)}) instead of numbers: classes and dates cannot be"
+            " predicted",
             "choose another column",
         )
     odd_rows = np.append(is_odd, False)[codes]  # the code -1 takes the appended False

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._report.formatting import counted, quoted
 from . import cells
 from .cells import Stage
-from .columns import UNKNOWN, Column, ColumnReader, Learned, without_marks
+from .columns import UNKNOWN, CellCounts, Column, ColumnReader, Learned, without_marks
 from .problems import (
     Change,
     Problem,
@@ -267,9 +267,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return learned
 
     def _encode(
-        self, table: Any, stage: Stage = "predict", ignored: Counter[str] | None = None
+        self, table: Any, stage: Stage = "predict", counts: CellCounts | None = None
     ) -> Array:
-        """Encode a pyarrow table; cells with unknown categories are counted in `ignored`."""
+        """Encode a pyarrow table, and count cells that are not taken as they are."""
         table = without_marks(table.select(self._needed()), self.na)
         columns = self._columns()
         filled = [column.name for column in columns if column.fill is not None]
@@ -277,15 +277,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         cells.refuse_missing(table, incomplete, stage=stage)
         for column in columns:
             if column.levels:
-                self._check_categories(table, column, ignored)
-        blocks = [column.encoded(table) for column in columns]
+                self._check_categories(table, column, counts)
+        blocks = [column.encoded(table, counts) for column in columns]
         encoded = np.hstack(blocks) if blocks else np.zeros((table.num_rows, 0))
         if not np.isfinite(encoded).all():
             cells.refuse_missing(table, self._needed(), filled=filled, stage=stage)
             cells.refuse_infinite(encoded, list(self.get_feature_names_out()), table)
         return np.asfortranarray(encoded)
 
-    def _check_categories(self, table: Any, column: Column, ignored: Counter[str] | None) -> None:
+    def _check_categories(self, table: Any, column: Column, counts: CellCounts | None) -> None:
         """Raise for categories that were not learned, or count their cells."""
         cells_of_column = table.column(column.name)
         unknown_rows = np.flatnonzero(column.codes(cells_of_column) == UNKNOWN)
@@ -293,8 +293,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return
         is_ordered = column.kind == "ordered"
         if not is_ordered and self.unknown == "ignore":
-            if ignored is not None:
-                ignored[column.name] += len(unknown_rows)
+            if counts is not None:
+                counts.unknown[column.name] += len(unknown_rows)
             return
         remedy = "" if is_ordered else f", or take them for none of these with {UNKNOWN_ADVICE}"
         strings = cells.distinct_strings(cells_of_column)[0].to_pylist()

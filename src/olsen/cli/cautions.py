@@ -48,7 +48,36 @@ def cautions(columns: list[Column], X: Array, y: Array | None) -> list[str]:
     found = [*_constant(parts), *_identifiers(parts), *_rare(parts), *_in_order_of_time(parts)]
     if y is not None and np.ptp(y) > 0:
         found += [*_leaks(parts, y), *_wild_target(y)]
-    return [f"caution: {text}" for text in found]
+    return found
+
+
+def copies(columns: list[Column], X: Array) -> list[str]:
+    """A note on columns of numbers that are linear functions of others, and on equal columns of
+    categories, for encoded columns `X`.
+    """
+    first: dict[bytes, str] = {}
+    pairs = []
+    for column, part in _parts(columns, X):
+        centred = part - part.mean(axis=0)
+        lengths = np.sqrt(np.sum(centred**2, axis=0))
+        if not lengths.all():
+            continue
+        centred /= lengths
+        if part.shape[1] == 1:
+            centred *= np.sign(centred[np.abs(centred).argmax()])
+        original = first.setdefault(np.round(centred, 8).tobytes(), column.name)
+        if original != column.name:
+            pairs.append((column.name, original))
+    if not pairs or len(X) < MIN_ROWS:
+        return []
+    name, original = pairs[0]
+    n_others = len(pairs) - 1
+    verb = "repeats" if n_others == 1 else "repeat"
+    others = f", and {counted(n_others, 'more column')} {verb} others" if n_others else ""
+    return [
+        f"column {quoted(name)} repeats {quoted(original)}{others}: effects are divided among copies;"
+        f" leave them out for effects of their own, with {option('--drop', name)}."
+    ]
 
 
 Parts = list[tuple[Column, Array]]  # columns of the table with their encoded columns
@@ -68,8 +97,8 @@ def _parts(columns: list[Column], X: Array) -> Parts:
 def _constant(parts: Parts) -> Iterator[str]:
     names = [column.name for column, part in parts if not np.ptp(part, axis=0).any()]
     if names:
-        verb = "is" if len(names) == 1 else "are"
-        yield f"{counted(len(names), 'column')} {verb} constant and explains nothing: {listed(names)}."
+        verbs = "is constant and explains" if len(names) == 1 else "are constant and explain"
+        yield f"{counted(len(names), 'column')} {verbs} nothing: {listed(names)}."
 
 
 def _identifiers(parts: Parts) -> Iterator[str]:

@@ -414,7 +414,7 @@ def predict(
             terminal.show(columns, "")
         else:
             write(None)
-    notes += encoding.ignored_note()
+    notes += encoding.cell_notes()
     is_text = not json if out is None else out.suffix.lower() != ".parquet"
     if is_text and not escape_formulas:
         notes += outputs.formula_note(row_names)

@@ -20,6 +20,7 @@ from .._report.formatting import counted, quoted
 from .._tables import cells
 from .._tables.cells import DoubtfulNumbers, Stage
 from .._tables.columns import (
+    CellCounts,
     Column,
     ColumnReader,
     Learned,
@@ -308,8 +309,8 @@ class Encoding:
         Purpose of the tables, which decides the advice of error messages.
     response_column : Column
         Format of the target.
-    ignored : Counter
-        Number of cells with unknown categories, by column.
+    counts : CellCounts
+        Numbers of cells that are not taken as they are.
     id_names : sequence of str
         Columns that name the rows.
     """
@@ -319,7 +320,7 @@ class Encoding:
     messages: list[str] = field(default_factory=list)
     stage: Stage = "predict"
     response_column: Column = field(default_factory=lambda: Column(name=""))
-    ignored: Counter[str] = field(default_factory=Counter)
+    counts: CellCounts = field(default_factory=CellCounts)
     id_names: Sequence[str] = ()
 
     @classmethod
@@ -339,15 +340,20 @@ class Encoding:
         _ = encoding.columns, encoding.names
         return encoding
 
-    def ignored_note(self) -> list[str]:
-        """Note for the user about cells with unknown categories, if there were any."""
-        if not self.ignored:
-            return []
-        columns = [f"{quoted(name)} ({count})" for name, count in self.ignored.most_common()]
-        return [
-            f"{self.ignored.total()} cells hold categories that the model has not seen, taken for"
-            f" none: {', '.join(columns)}."
-        ]
+    def cell_notes(self) -> list[str]:
+        """Notes for the user about cells with unknown categories and missing cells, if there were any."""
+        notes = []
+        if unknown := self.counts.unknown:
+            notes.append(
+                f"{counted(unknown.total(), 'cell')} with categories that the model has not seen, taken"
+                f" for none: {_counts_of_columns(unknown)}."
+            )
+        if filled := self.counts.filled:
+            notes.append(
+                f"{counted(filled.total(), 'missing cell')} filled as in training, with means or the"
+                f" most frequent category: {_counts_of_columns(filled)}."
+            )
+        return notes
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -369,7 +375,8 @@ class Encoding:
         table_names = table.column_names
         absent = [name for name in self.needed if name not in set(table_names)]
         if absent:
-            extra = [name for name in table_names if name not in {*self.needed, self.target}]
+            known = {*self.needed, self.target, *self.id_names}
+            extra = [name for name in table_names if name not in known]
             hint = f"; it has {listed(extra)}, which the model does not know" if extra else ""
             n_absent = counted(len(absent), "column")
             raise TableError(f"the table lacks {n_absent} of the model: {listed(absent)}{hint}.")
@@ -383,7 +390,7 @@ class Encoding:
         """
         selected = self.select_columns(table)
         try:
-            return self.encoder._encode(selected, self.stage, self.ignored)
+            return self.encoder._encode(selected, self.stage, self.counts)
         except TableError as error:
             raise TableError(str(error).replace(UNKNOWN_ADVICE, "--unknown ignore")) from None
 
@@ -415,3 +422,8 @@ class Encoding:
             f" {smallest_allowed:g} and {largest_allowed:g} its squares stay in the range of double"
             f" precision: change its unit{drop}."
         )
+
+
+def _counts_of_columns(counts: Counter[str]) -> str:
+    """Columns with their numbers of cells, the largest first."""
+    return ", ".join(f"{quoted(name)} ({count})" for name, count in counts.most_common())

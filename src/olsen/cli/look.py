@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from .._report.formatting import counted, escape_control, padded, shortened
 from .._tables import cells
 from .._tables.columns import UNKNOWN, Column, without_marks
 from .._tables.problems import Change, Problem, TableError
 from . import remedies, table_models
-from .cautions import cautions
+from .cautions import cautions, copies
 from .commands import TableOptions
 from .encoding import Rows, Settings, check_names, problems_of, rows_to_use
 from .table_models import settings_of
@@ -52,11 +51,12 @@ def contents(data: Path, options: TableOptions) -> dict[str, Any]:
     if findings.changes or not findings.problems:
         words = ["fit", "-" if data == STANDARD_INPUT else str(data), *_option_words(options)]
         command = remedies.complete_command(words, findings.changes)
+    copies_note, caution_texts = _remarks(findings.rows)
     return {
         "data": {"name": shown_name(data), "rows": n_rows, "rows_read": table.num_rows},
         "columns": findings.facts,
-        "notes": notes + findings.rows.learned.notes,
-        "cautions": _cautions(findings.rows),
+        "notes": notes + findings.rows.learned.notes + copies_note,
+        "cautions": caution_texts,
         "problems": [str(problem) for problem in findings.problems],
         "command": command or None,
         "check": remedies.advice(findings.changes) if findings.changes else "",
@@ -83,7 +83,7 @@ def _findings(table: Any, settings: Settings, judged: Any) -> Findings | None:
         if judged is not table and (facts_of_column.pop("is_unknown", False) or is_new_gap):
             return None
         head = judged.column(position).slice(0, COUNTED_ROWS)
-        facts_of_column["distinct"] = int(pc.count_distinct(head).as_py())
+        facts_of_column["distinct"] = len(cells.distinct_cells(head))
         role = "target"
         if name != settings.target:
             role = _role(column, facts_of_column["missing"], is_dropped=name in solved.drop)
@@ -121,7 +121,7 @@ def _facts(one_column: Any, column: Column | None) -> dict[str, Any]:
             facts["range"] = [_day(low), _day(high)] if column.kind == "date" else [low, high]
     elif column is not None and (column.codes(stored) == UNKNOWN).any():
         facts["is_unknown"] = True
-    examples = cells.as_text(pc.unique(stored.slice(0, 1000)).drop_null().slice(0, EXAMPLES))
+    examples = cells.as_text(cells.distinct_cells(stored.slice(0, 1000)).slice(0, EXAMPLES))
     facts["examples"] = [str(text) for text in examples.to_pylist()]
     return facts
 
@@ -146,13 +146,15 @@ def _role(column: Column | None, n_missing: int, *, is_dropped: bool) -> str:
     return f"{made}, missing as {fill}" + ", marked" * column.indicator
 
 
-def _cautions(rows: Rows) -> list[str]:
+def _remarks(rows: Rows) -> tuple[list[str], list[str]]:
+    """The note on columns that repeat others, and cautions; of the first rows of a larger table."""
     if rows.learned.problems or not rows.learned.columns:
-        return []
+        return [], []
     encoding = rows.encoding
     head = rows.table.slice(0, COUNTED_ROWS)
     y = encoding.response(head) if encoding.target else None
-    return cautions(encoding.columns, encoding.features(head), y)
+    X = encoding.features(head)
+    return copies(encoding.columns, X), cautions(encoding.columns, X, y)
 
 
 def as_text(contents: dict[str, Any]) -> str:
@@ -185,7 +187,7 @@ def as_text(contents: dict[str, Any]) -> str:
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     lines += ["", *("  ".join(map(padded, row, widths)).rstrip() for row in rows)]
     lines += ["", *(f"note: {escape_control(text)}" for text in contents["notes"])]
-    lines += [escape_control(text) for text in contents["cautions"]]
+    lines += [f"caution: {escape_control(text)}" for text in contents["cautions"]]
     if contents["problems"]:
         lines += [
             "",
@@ -193,5 +195,8 @@ def as_text(contents: dict[str, Any]) -> str:
             *(f"  - {shortened(text, 1000)}" for text in contents["problems"]),
         ]
     if contents["command"]:
-        lines += ["", contents["check"] or "This command works:", f"  {contents['command']}"]
+        check = contents["check"] or "This command works:"
+        if "--target COLUMN" in contents["command"]:
+            check = f"{check[:-1]}, with the column to predict for COLUMN:"
+        lines += ["", check, f"  {contents['command']}"]
     return "\n".join(lines)

@@ -30,7 +30,7 @@ from .._tables.columns import UnreadableColumn
 from .._tables.problems import TableError
 from .._trust import refuse_weights
 from . import large_tables, terminal
-from .cautions import cautions
+from .cautions import cautions, copies
 from .commands import TableOptions
 from .encoding import Encoding, Settings, learn_encoding, number_column, numbers_of, row_numbers
 from .tables import is_parquet, read_table, refuse_absent, shown_name
@@ -54,6 +54,7 @@ class TrainingData:
     encoding: Encoding
     name: str
     messages: list[str]
+    cautions: list[str]
     row_names: NDArray[Any]  # identifiers of the rows, or their numbers in the table
     weight: Array | None = None
     groups: NDArray[Any] | None = None
@@ -98,7 +99,8 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
         y=y,
         encoding=encoding,
         name=name,
-        messages=messages + encoding.messages + cautions(encoding.columns, X, y),
+        messages=messages + encoding.messages + copies(encoding.columns, X),
+        cautions=cautions(encoding.columns, X, y),
         row_names=_row_names(table, options.id),
         weight=None if options.weight is None else _weights(table, options.weight, options),
     )
@@ -256,6 +258,7 @@ def fit(
             data_name=data_rows.name,
             target=encoding.target,
             messages=data_rows.messages,
+            cautions=data_rows.cautions,
             **origin,
         )
     return summary, pipeline
@@ -323,7 +326,7 @@ def compare(
         "columns": n_columns,
         "target": data_rows.encoding.target,
         "messages": data_rows.messages,
-        "cautions": report.caution(n_rows, []),
+        "cautions": [*data_rows.cautions, *report.caution(n_rows, [])],
     }
     return {"data": description, **comparison, "command": command, "versions": versions()}
 
