@@ -126,8 +126,8 @@ def test_fit_prints_what_a_person_wants_to_know(olsen, csv_file):
     assert (code, err) == (0, "")
     for words in (
         "60 rows",
-        "8 columns",
-        "ensemble, 20 members",
+        "6 columns (8 encoded)",
+        "adaptive model, 20 members",
         "k-fold cross-validation",
         "drawn",
         "'region'",
@@ -143,7 +143,7 @@ def test_fit_json_is_repeatable_from_csv_and_parquet(olsen_json, csv_file, tmp_p
     summary = olsen_json("fit", csv_file, **options)
     assert summary["data"]["rows"] == 60 and summary["model"]["seed"] == 5
     (error,) = summary["errors"]
-    assert error["name"] == "ensemble, 20 members" and 0.3 < error["rmse"] < 0.8
+    assert error["name"] == "adaptive model, 20 members" and 0.3 < error["rmse"] < 0.8
     assert summary["choice"][-1]["scheme"] == "mixture" and summary["curve"] is None
     assert summary["choice"][-1]["rmse"] == error["rmse"]
     assert olsen_json("fit", csv_file, **options) == summary
@@ -575,7 +575,7 @@ def test_terminals_see_progress_and_pipes_do_not(olsen, folder, monkeypatch):
         *notes, last = err.split("\n")[:-1] or [""]
         expected = "60000 predictions written to p.csv" if arguments[0] == "predict" else ""
         assert (code, last) == (0, expected)
-        assert all("beyond twice the largest leverage" in note for note in notes)
+        assert all("twice as far out as any training row" in note for note in notes)
         force = ["--force"] if "--out" in arguments else []
         screen = Screen()
         with monkeypatch.context() as patch:

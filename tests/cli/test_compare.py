@@ -28,7 +28,7 @@ from olsen.cli import compare, table_models
 
 DESCENT = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
 BY_HAND = {
-    "ensemble": AdaptiveOLSEnsembleRegressor(random_state=3),
+    "olsen": AdaptiveOLSEnsembleRegressor(random_state=3),
     "ridge": RidgeCV(np.logspace(-4, 6, 60)),
     "lasso": LassoCV(**DESCENT),
     "elastic net": TransformedTargetRegressor(
@@ -82,7 +82,7 @@ def test_errors_are_those_of_scikit_learn_on_the_same_folds(diabetes, weighted):
         del models["PLS"], models["elastic net"]
     splits = list(RepeatedKFold(n_splits=4, n_repeats=1, random_state=3).split(X))
     for name, model in models.items():
-        pipeline = make_pipeline(*([model] if name == "ensemble" else [StandardScaler(), model]))
+        pipeline = make_pipeline(*([model] if name == "olsen" else [StandardScaler(), model]))
         scores = {"rmse": [], "r2": []}
         for train, test in splits:
             step_weights = {f"{step}__sample_weight": weights[train] for step, _ in pipeline.steps}
@@ -104,11 +104,11 @@ def test_standard_errors_are_paired_and_allow_for_shared_rows(diabetes):
     X, _, comparison = diabetes
     n = len(X)
     lines = by_name(comparison)
-    ours = lines["ensemble"]
+    ours = lines["olsen"]
     assert ours["rmse_difference"] is None and ours["rmse_standard_error"] is None
     test_sizes = [len(test) for _, test in KFold(4).split(X)]
     shared_rows = np.mean([size / (n - size) for size in test_sizes])
-    for name in set(lines) - {"ensemble"}:
+    for name in set(lines) - {"olsen"}:
         for key in ("rmse", "r2"):
             differences = np.subtract(lines[name]["folds"][key], ours["folds"][key])
             assert lines[name][f"{key}_difference"] == pytest.approx(differences.mean())
@@ -139,11 +139,11 @@ def test_the_verdict_follows_the_numbers(seed):
     """Least squares on three columns for four training rows has twice the error of much noise."""
     X, y = problem(n=200, p=120, noise=20.0, seed=seed)
     comparison = compare.run(X, y, seed=seed, jobs=1)
-    level, _, worse = comparison["verdict"].partition("Worse than the ensemble")
+    level, _, worse = comparison["verdict"].partition("Worse than olsen")
     level = level.partition("Within")[2]
     assert "least squares" in worse
     for name, line in by_name(comparison).items():
-        if name != "ensemble" and line["rmse_difference"] > 0:
+        if name != "olsen" and line["rmse_difference"] > 0:
             is_level = line["rmse_difference"] <= 2 * line["rmse_standard_error"]
             assert (name in level, name in worse) == (is_level, not is_level)
 
@@ -250,7 +250,7 @@ def test_fit_and_compare_say_the_same_to_the_last_digit(olsen_json, tmp_path, mo
     table_options = {"target": "y", "groups": "g", "weight": "w", "seed": 2}
     for arguments, options in (((), {}), ((path,), table_options)):
         error = olsen_json("fit", *arguments, **options)["errors"][0]
-        assert error["name"] == "ensemble" and error["r2"] < 1
+        assert error["name"] == "adaptive model" and error["r2"] < 1
         summary = olsen_json("fit", *arguments, "--compare", report=page, force=True, **options)
         fitted = summary["errors"]
         compared = olsen_json("compare", *arguments, **options)["models"]

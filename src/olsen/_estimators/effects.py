@@ -23,7 +23,7 @@ class Feature(NamedTuple):
     """A column of an ensemble, the input column it was made of, and whether it only marks missing
     values there, or one category (`level`).
 
-    `reference` is the category that has no column, if there is one.
+    `reference` is the category that has no column, if there is one; dates are days since 1970.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Feature(NamedTuple):
     indicator: bool = False
     level: str | None = None
     reference: str | None = None
+    is_date: bool = False
 
     @property
     def label(self) -> str:
@@ -179,7 +180,7 @@ class Effects:
             "difference_standard_error": float(error) if np.isfinite(error) else None,
         }
 
-    def parts_of(self, row: Array, mean_row: Array, n_columns: int = 5) -> list[dict[str, Any]]:
+    def parts_of(self, row: Array, mean_row: Array, n_columns: int = 8) -> list[dict[str, Any]]:
         """Parts of the prediction of a row: how far its input columns move it away from the
         prediction at the means, the largest parts first, and all other columns together.
         """
@@ -190,7 +191,7 @@ class Effects:
         ]
         parts.sort(key=lambda part: -abs(part["part"]))
         rest = parts[n_columns:]
-        if rest:
+        if len(rest) > 1:
             name = f"{len(rest)} other column{'s' * (len(rest) > 1)}"
             moved = sum(part["part"] for part in rest)
             parts[n_columns:] = [{"name": name, "value": "", "part": moved}]
@@ -201,6 +202,8 @@ class Effects:
         if any(self.features[j].indicator and row[j] == 1 for j in indices):
             return "missing"
         j = self._numeric_feature(indices)
+        if j is not None and self.features[j].is_date:
+            return str(np.datetime64(0, "s") + np.timedelta64(round(86_400 * row[j]), "s"))[:10]
         if j is not None:
             return f"{row[j]:.6g}"
         first = self.features[indices[0]]

@@ -423,6 +423,7 @@ def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
     indicator = step if isinstance(step, MissingIndicator) else getattr(step, "indicator_", None)
     n_values = len(names) - (0 if indicator is None else len(indicator.features_))
     marked = set(getattr(step, "indicator_features_", ()))  # of a TableEncoder
+    days = set(getattr(step, "date_features_", ()))
     has_levels = isinstance(step, OneHotEncoder) or hasattr(step, "indicator_features_")
     features = []
     for i, name in enumerate(map(str, names)):
@@ -434,7 +435,7 @@ def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
         sources = {feature.source for feature in inputs}
         is_indicator = i >= n_values or i in marked or any(feature.indicator for feature in inputs)
         source = sources.pop() if len(sources) == 1 else name
-        feature = Feature(name, source, is_indicator)
+        feature = Feature(name, source, is_indicator, is_date=i in days)
         if has_levels and len(inputs) == 1 and pieces[2] and not is_indicator:  # column_level
             reference = _reference(step, int(positions[0]))
             feature = feature._replace(level=pieces[2].removeprefix("_"), reference=reference)

@@ -173,8 +173,9 @@ def with_error(value: float | None, error: float | None) -> str:
 
 def heading_lines(data: dict[str, Any]) -> list[str]:
     """Lines about the table that was read, with notes."""
-    size = f"{counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}"
-    head = f"{shortened(data['name'], 200)}: {size}, target {shortened(data['target'])}"
+    size = f"{counted(data['rows'], 'row')}, {counted(data['table_columns'], 'column')}"
+    encoded = f" ({data['columns']} encoded)" if data["columns"] != data["table_columns"] else ""
+    head = f"{shortened(data['name'], 200)}: {size}{encoded}, target {shortened(data['target'])}"
     notes = [f"  note: {escape_control(text)}" for text in data["messages"]]
     return [head, *notes, *(f"  caution: {escape_control(text)}" for text in data["cautions"])]
 

@@ -28,12 +28,12 @@ from .formatting import (
 
 MOST_LEVELS = 8  # of a category in the table of levels; the columns table has all
 SCHEME_EXPLANATIONS = {
-    "uniform": "all columns with equal probability",
-    "ridge": "members whose mean is ridge regression",
-    "rare": "columns that are rarely away from their most frequent value less often",
-    "power": "columns with large ridge coefficients more often",
-    "lasso": "members whose mean is the lasso: a few columns nearly always, most never",
-    "sparse": "one step beyond the lasso, fewer columns still",
+    "ridge": "ridge regression: all columns count",
+    "rare": "ridge regression that gives rare words and levels less weight",
+    "power": "between ridge regression and the lasso",
+    "lasso": "the lasso: few columns count",
+    "sparse": "even fewer columns than the lasso",
+    "uniform": "random columns, all with equal probability",
     "null": "the mean of the target",
 }
 
@@ -42,8 +42,7 @@ def render(summary: dict[str, Any]) -> str:
     """Render the page of a summary from :func:`summarise`."""
     data = summary["data"]
     model = summary["model"]
-    title = f"{shortened(data['target'])} from {counted(data['columns'], 'column')}"
-    size = size_of(model["mean_columns_per_member"], data["columns"])
+    title = f"{shortened(data['target'])} from {counted(data['table_columns'], 'column')}"
     errors = [
         TableRow(error["name"], [number(error["rmse"]), number(error["r2"], ".3f")], error["note"])
         for error in summary["errors"]
@@ -61,10 +60,11 @@ def render(summary: dict[str, Any]) -> str:
     body = [
         element("h1", escape(title), title=shortened(data["target"], 300)),
         _remark(
-            f"{data['name']}: {counted(data['rows'], 'row')}. An average of {_members(model)};"
-            f" columns in each: {size}; seed {model['seed']}."
+            f"{data['name']}: {counted(data['rows'], 'row')}. {_members(model)}, each on"
+            f" {_size(model['mean_columns_per_member'], data)}; seed {model['seed']}."
         ),
         element("h2", "Error of prediction"),
+        _verdict(summary),
         _table("errors", ("error", "R²"), errors),
         (
             '<p class="sub">Root mean squared error on held-out rows, and fraction of the variance'
@@ -81,7 +81,7 @@ def render(summary: dict[str, Any]) -> str:
 def render_comparison(comparison: dict[str, Any]) -> str:
     """Render the page of a comparison from :func:`olsen.cli.table_models.compare`."""
     data = comparison["data"]
-    n_columns = counted(data["columns"], "column")
+    n_columns = counted(data["table_columns"], "column")
     title = f"{shortened(data['target'])} from {n_columns}: models compared"
     repeated = f", repeated {comparison['repeats']} times" if comparison["repeats"] > 1 else ""
     heads = ("error", "difference", "R²", "difference", "seconds")
@@ -97,7 +97,7 @@ def render_comparison(comparison: dict[str, Any]) -> str:
         _remark(
             "Root mean squared error and fraction of the explained variance on held-out rows, means"
             " over folds, the smallest error in bold; median seconds of a fit. Differences are"
-            " those to the ensemble, fold by fold, ± one standard error, which allows for training"
+            " those to olsen, fold by fold, ± one standard error, which allows for training"
             " rows that folds have in common."
         ),
         element("div", _compared_chart(comparison["models"]), class_="single"),
@@ -139,7 +139,7 @@ def _compared_chart(models: list[dict[str, Any]]) -> str:
     )
     caption = (
         "Mean error over folds; an arrow leads to an error beyond the frame, the number beside it."
-        " Bars: plus and minus two standard errors of the difference to the ensemble, whose error"
+        " Bars: plus and minus two standard errors of the difference to olsen, whose error"
         " is the dotted line; where a bar crosses it, these folds do not distinguish the two models."
     )
     return _figure("plot", "Errors", chart, caption)
@@ -192,13 +192,32 @@ def _notes(messages: list[str]) -> str:
 
 
 def _members(model: dict[str, Any]) -> str:
-    """What is averaged, and what of it is drawn."""
-    if model["members"] or not model["drawn"]:
-        return f"{model['members'] or 'infinitely many'} least-squares fits"
-    others = (
-        "" if set(model["schemes"]) <= {"uniform", "null"} else ", and of infinitely many others"
+    """What the model is an average of."""
+    if model["kind"] == "adaptive":
+        return "A weighted average of least-squares fits by the sampling schemes below"
+    return f"An average of {model['members'] or 'infinitely many'} least-squares fits"
+
+
+def _size(mean: float, data: dict[str, Any]) -> str:
+    """Number of columns of a member, in words."""
+    encoded = " encoded" if data["columns"] != data["table_columns"] else ""
+    size = size_of(mean, data["columns"]).split(" (")[0].removesuffix(" on average")
+    on_average = " on average" if abs(mean - round(mean)) > 1e-9 else ""
+    return f"{size}{encoded} columns{on_average}"
+
+
+def _verdict(summary: dict[str, Any]) -> str:
+    """One sentence about the error; empty if it is not known."""
+    error = summary["errors"][0]
+    if error["rmse"] is None:
+        return ""
+    target = shortened(summary["data"]["target"])
+    verdict = (
+        f"Predictions of {target} for new rows are typically off by {number(error['rmse'], '.3g')}"
     )
-    return f"{model['drawn']} least-squares fits with uniform columns, drawn{others}"
+    if error["r2"] is not None and error["r2"] > 0:
+        verdict += f"; the columns explain {percent(error['r2'])} of its variance"
+    return element("p", escape(f"{verdict}."))
 
 
 def _head(names: tuple[str, ...], first: str = "") -> str:
@@ -246,8 +265,8 @@ def _effects(summary: dict[str, Any]) -> str:
     if any(row.standard_error is not None for row in rows):
         error_caption = (
             "Lines: plus and minus two standard errors, the variation of the effect over other"
-            " samples of rows, including the choice of schemes; the shrinkage of all effects"
-            " towards zero is not included."
+            " samples of rows, including the choice of schemes. The model shrinks effects towards"
+            " zero where data are few, which the lines do not show."
         )
     else:
         error_caption = (
@@ -281,7 +300,7 @@ def _levels(summary: dict[str, Any]) -> str:
     target = shortened(summary["data"]["target"])
     caption = (
         f"By how much {target} is higher than at the lowest level of the column, all else equal."
-        " ±: one standard error."
+        " ±: one standard error of the difference between the highest and the lowest level."
     )
     return _figure("levels", "Categories", _table("differences", ("difference",), rows), caption)
 
@@ -327,9 +346,10 @@ def _schemes(summary: dict[str, Any]) -> str:
         rows.append(TableRow(row["scheme"], cells, explanation))
     error = f"{number(mixture['rmse'])} ± {number(mixture['standard_error'], '.2g')}"
     caption = (
-        "Weight of each scheme in the ensemble, chosen by k-fold cross-validation, and its error"
-        f" by itself. The error of the mixture is {error} (one standard error); it is corrected for"
-        " selection optimism."
+        "Weight of each scheme in the model, chosen by k-fold cross-validation, and its error by"
+        " itself; a good scheme has no weight where it adds nothing to the others. The error of the"
+        f" mixture is {error} (one standard error). It counts what choosing the weights costs, which"
+        " the errors of single schemes do not."
     )
     n_selected = summary["model"]["selected"]
     if n_selected is not None:
@@ -450,9 +470,9 @@ def _far_rows(far_rows: dict[str, list[Any]] | None) -> str:
         cells = [number(leverage, ".3g"), number(observed), number(predicted)]
         rows.append(TableRow(f"row {shortened(row, 30)}", cells))
     caption = (
-        "Rows of the fit that are farthest from the others in the columns that count: their"
-        " leverage in multiples of the mean. The largest is also the unit of olsen predict,"
-        " which marks new rows of more than twice as much."
+        "Training rows whose columns are most unusual. Leverage says how far a row is from the"
+        " others, in multiples of the mean row. For new rows more than twice as far as the first row"
+        " here, predictions are extrapolations, and olsen predict marks them."
     )
     table = _table("far", ("leverage", "observed", "predicted"), rows)
     return _figure("far-rows", "Farthest rows", table, caption)

@@ -81,9 +81,10 @@ def summarise(
     Returns
     -------
     dict
-        ``data``, ``model``, ``errors``, ``effects`` (the largest, of input columns), ``columns``
-        (those of the ensemble, all or many), ``choice``, ``curve``, ``predictions``, ``example``,
-        ``largest_residuals``, ``far_rows``, ``command``, ``versions``.
+        ``data`` (``columns`` are those that members see, made of ``table_columns``), ``model``,
+        ``errors``, ``effects`` (the largest, of input columns), ``columns`` (those of the ensemble,
+        all or many), ``choice``, ``curve``, ``predictions``, ``example``, ``largest_residuals``,
+        ``far_rows``, ``command``, ``versions``.
     """
     held_out_predictions = np.ravel(model.cv_prediction_) if left_out is None else left_out
     is_held_out = len(held_out_predictions) == len(X)
@@ -233,6 +234,7 @@ def _collect(
         "name": data_name,
         "rows": n_rows,
         "columns": model.n_features_in_,
+        "table_columns": len(effects.features_of_column),
         "target": target,
         "messages": messages,
         "cautions": [*cautions, *caution(n_rows, scheme_weights(model))],
@@ -357,15 +359,14 @@ def _jackknife_half_width(errors: Array) -> float:
 def _errors(model: Any, error_of_mean: float, note: str) -> list[dict[str, Any]]:
     """Errors of the ensemble and of its limit; R² compares with `error_of_mean`, that of the mean."""
     members = model.n_estimators_
+    name = "adaptive model" if hasattr(model, "scheme_weights_") else "ensemble"
     if members == math.inf:
-        return [_error("ensemble", note, -float(model.best_score_), error_of_mean)]
-    errors = [
-        _error(f"ensemble, {members} members", note, -float(model.best_score_), error_of_mean)
-    ]
+        return [_error(name, note, -float(model.best_score_), error_of_mean)]
+    errors = [_error(f"{name}, {members} members", note, -float(model.best_score_), error_of_mean)]
     if "mean_test_score_infinity" in model.cv_results_:
         mse = -float(model.cv_results_["mean_test_score_infinity"][model.best_index_])
         limit_note = "limit of more and more members of this size"
-        errors.append(_error("ensemble, infinitely many", limit_note, mse, error_of_mean))
+        errors.append(_error(f"{name}, infinitely many", limit_note, mse, error_of_mean))
     return errors
 
 
@@ -460,13 +461,15 @@ def facts(model: Any) -> dict[str, str]:
             lines |= _target_facts(model, of_targets, mean_errors, weights_of_targets)
     if weights_of_targets and not has_targets:
         lines["sampling schemes"] = _schemes_text(weights_of_targets[0])
-    lines["scale"] = ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
+    if not weights_of_targets or np.any(np.atleast_1d(model.scale_) != 1):
+        lines["scale"] = ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
     if attributes.get("stacking_advantage_") is not None:
         kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
         lines["weights"] = f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
-    lines["solver"] = str(model.solver_)
-    if model.n_fallbacks_:
-        lines["solver"] += f"; {model.n_fallbacks_} members refitted from the data"
+    if model.solver_ != "limit":  # members say that it is a closed form
+        lines["solver"] = str(model.solver_)
+        if model.n_fallbacks_:
+            lines["solver"] += f"; {model.n_fallbacks_} members refitted from the data"
     return lines
 
 
@@ -553,10 +556,10 @@ def _members_text(model: Any) -> str:
         return "none; predictions are the mean of the target"
     if not any(counts):
         return "infinitely many, in closed form"
-    drawn = f"{' + '.join(str(count) for count in counts if count)} uniform ones, drawn"
+    drawn = f"{' + '.join(str(count) for count in counts if count)} of the uniform scheme"
     if schemes <= {"uniform", "null"}:
-        return drawn
-    return f"{drawn}; of the other schemes infinitely many, in closed form"
+        return f"{drawn}, drawn at random"
+    return f"{drawn}, drawn at random; of the others infinitely many"
 
 
 def prediction_error(model: Any) -> dict[str, float]:

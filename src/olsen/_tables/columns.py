@@ -537,15 +537,20 @@ class ColumnReader:
         return replace(column, fill=fill, indicator=n_missing >= MIN_INDICATED_MISSING)
 
     def _missing_note(self, columns: list[Column], counts: dict[str, int]) -> Iterator[str]:
-        filled = [column.name for column in columns if column.name in counts]
+        incomplete = [column for column in columns if column.name in counts]
+        filled = [column.name for column in incomplete]
         if not (self.reading.fill and filled):
             return
+        has_text = [isinstance(column.fill, str) for column in incomplete]
+        fill = "the most frequent category" if all(has_text) else "means"
+        if any(has_text) and not all(has_text):
+            fill = "means, or the most frequent category"
         indicated = [column.name for column in columns if column.indicator]
         marked = "" if indicated == filled else f": {listed(indicated)}"
         indicators = f", and marked in columns of 0 and 1{marked}" if indicated else ""
         yield (
             f"missing values in {counted(len(filled), 'column')} ({listed(filled)}) are filled with"
-            f" means, or the most frequent text{indicators}."
+            f" {fill}{indicators}."
         )
 
 

@@ -69,6 +69,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "ordered"; the ``decimal`` mark and the ``unit`` of numbers that are strings; the ``form``
         of dates; the ``levels`` of categories; what missing cells are filled with (``fill``); and
         whether they are marked (``indicator``).
+    date_features_ : ndarray of int
+        Encoded columns of days since 1970-01-01, by number.
     indicator_features_ : ndarray of int
         Encoded columns that mark missing cells, by number.
     n_features_in_ : int
@@ -183,6 +185,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Encoded columns that mark missing cells, by number."""
         marks = [[False] * (c.width - c.indicator) + [True] * c.indicator for c in self._columns()]
         return np.flatnonzero(np.concatenate([*marks, []]))
+
+    @property
+    def date_features_(self) -> NDArray[np.int64]:
+        """Encoded columns of days, by number."""
+        columns = self._columns()
+        starts = np.cumsum([0, *(column.width for column in columns)])
+        days = [s for s, column in zip(starts, columns, strict=False) if column.kind == "date"]
+        return np.array(days, dtype=np.int64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

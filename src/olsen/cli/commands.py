@@ -331,7 +331,7 @@ def predict(
     """Predict the rows of a table with a saved model.
 
     Parquet larger than a quarter of the free memory is read, predicted and written in blocks of
-    rows. The column far_row is True for rows beyond twice the largest leverage of the training rows;
+    rows. The column far_row is True for rows more than twice as far out as any training row (by leverage);
     models that were saved without training rows, or fitted in blocks, do not have it.
 
     Parameters

@@ -38,11 +38,11 @@ from . import terminal
 
 Array = NDArray[np.float64]
 
-OURS = "ensemble"
+OURS = "olsen"
 MAX_PLS_COMPONENTS = 20
 N_INNER_FOLDS = 5
 STANDARD_ERROR_NOTE = (
-    "Standard errors are those of the difference to the ensemble, fold by fold, made larger because"
+    "Standard errors are those of the difference to olsen, fold by fold, made larger because"
     " folds share training rows."
 )
 
@@ -274,13 +274,13 @@ def _verdict(lines: list[dict[str, Any]], best: str) -> str:
     verdict = f"The smallest mean error: {best}."
     if level:
         verdict += (
-            " Within 2 standard errors of the ensemble, and not distinguished from it by these"
+            " Within 2 standard errors of olsen, and not distinguished from it by these"
             f" folds: {listed(level)}."
         )
     if worse:
-        verdict += f" Worse than the ensemble by more than 2 standard errors: {listed(worse)}."
+        verdict += f" Worse than olsen by more than 2 standard errors: {listed(worse)}."
     if better:
-        verdict += f" Better than the ensemble by more than 2 standard errors: {listed(better)}."
+        verdict += f" Better than olsen by more than 2 standard errors: {listed(better)}."
     return verdict
 
 
@@ -293,7 +293,7 @@ def as_text(comparison: dict[str, Any]) -> str:
         "",
         f"{folds}, seed {comparison['seed']}; * has the smallest mean error",
         "",
-        f"  {'':<14}{'error':>9}{'to ensemble':>20}{'R²':>9}{'to ensemble':>20}{'seconds':>9}",
+        f"  {'':<14}{'error':>9}{'to olsen':>20}{'R²':>9}{'to olsen':>20}{'seconds':>9}",
     ]
     for line in comparison["models"]:
         rmse_difference = with_error(line["rmse_difference"], line["rmse_standard_error"])

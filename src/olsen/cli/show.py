@@ -96,7 +96,7 @@ def as_text(contents: dict[str, Any]) -> str:
         categories = _named(columns["text"], "categories", str)
         data += f", {len(columns['text'])} of text (categories: {categories})"
     lines = {
-        "written": f"{file['written']} (local time there) by olsen {shortened(file['olsen'])}, {size}",
+        "written": f"{file['written']} by olsen {shortened(file['olsen'])}, {size}",
         "data": f"{data}; {columns['encoded']} after coding",
         **contents["facts"],
     }

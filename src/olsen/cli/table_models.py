@@ -324,6 +324,7 @@ def compare(
         "name": data_rows.name,
         "rows": n_rows,
         "columns": n_columns,
+        "table_columns": len(data_rows.encoding.columns),
         "target": data_rows.encoding.target,
         "messages": data_rows.messages,
         "cautions": [*data_rows.cautions, *report.caution(n_rows, [])],
@@ -459,8 +460,8 @@ def predictions(
         yield {**row_names, **columns}
     if n_far:
         notes.append(
-            f"{n_far} of {counted(n_rows, 'row')} are beyond twice the largest leverage of the"
-            f" training rows, marked in column {far_name}: their predictions are extrapolations."
+            f"{n_far} of {counted(n_rows, 'row')} are more than twice as far out as any training row,"
+            f" marked in column {far_name}: their predictions are extrapolations."
         )
 
 
