@@ -45,9 +45,8 @@ from peers import PLSRegressionCV
 from tables import markdown
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
-MANY_COLUMNS = (
-    310  # beyond which the lasso's paths, each step of which starts warm, get fewer iterations
-)
+# beyond which the lasso's paths, each step of which starts warm, get fewer iterations
+MANY_COLUMNS = 310
 LARGE = 3000  # rows from which a quarter of the splits is enough
 FAR = 2.0  # leverage, in units of the training rows' largest, beyond which a test row is far
 

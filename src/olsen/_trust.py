@@ -69,9 +69,8 @@ class Cutoff:
     """
 
     relative: float  # fraction of the largest singular value
-    noise: NDArray[np.float64] | None = (
-        None  # (m,) rounding of each column by centring, relative to its length
-    )
+    # (m,) rounding of each column by centring, relative to its length
+    noise: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, dimension: int, length: Array, mean: Array, weight: float) -> Cutoff:

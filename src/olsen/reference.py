@@ -77,7 +77,9 @@ def risk(coef: Array, beta: Array) -> float:
 def pair_bias(p: int, n: int, S_i: Indices, S_j: Indices) -> float:
     """Expected bias term of two members on all rows, Lemma 3.2, for coefficients of norm one.
 
-    Status: exact if every member has all n rows. With row subsets the case i != j is a limit only.
+    Status: exact, averaged over the positions of the columns or over random coefficients, for n at
+    least two more than the columns that the members share. With row subsets the case i != j is a
+    limit only.
     """
     overlap = len(np.intersect1d(S_i, S_j))
     outside_both = p - len(np.union1d(S_i, S_j))
@@ -85,7 +87,9 @@ def pair_bias(p: int, n: int, S_i: Indices, S_j: Indices) -> float:
 
 
 def pair_variance(n: int, S_i: Indices, S_j: Indices, sigma: float) -> float:
-    """Expected variance term of two members on all rows, Lemma 3.3; status as :func:`pair_bias`."""
+    """Expected variance term of two members on all rows, Lemma 3.3; status as :func:`pair_bias`,
+    for any positions of the columns.
+    """
     overlap = len(np.intersect1d(S_i, S_j))
     return sigma**2 * overlap / (n - overlap - 1)
 
@@ -95,19 +99,23 @@ def limiting_risk(
 ) -> float:
     """Limiting risk of k members, Theorem 3.5 and, for infinite k, equation (22).
 
-    Status: theorem, for eta > alpha gamma.
+    For alpha gamma < eta, below the interpolation peak. Status: theorem for all rows, eta = 1;
+    asymptotic for row subsets, for which the paper's proof takes dependent matrices as independent.
     """
     different_members = ((1 - alpha) ** 2 + sigma**2 * alpha**2 * gamma) / (1 - alpha**2 * gamma)
+    if k == np.inf:
+        return different_members
     same_member = (eta * (1 - alpha) + sigma**2 * alpha * gamma) / (eta - alpha * gamma)
     return (1 - 1 / k) * different_members + 1 / k * same_member
 
 
 def optimal_alpha(gamma: float, sigma: float) -> float:
     """The best alpha of infinitely many members, equation (78); the risk there is one minus alpha
-    (Corollary 3.7), which is the risk of optimally tuned ridge regression (Theorem 3.6).
+    (Corollary 3.7), which is the risk of optimally tuned ridge regression (Theorem 3.6). The
+    root is written so that nothing cancels for small gamma.
     """
     c = gamma * (sigma**2 + 1) + 1
-    return float((c - np.sqrt(c**2 - 4 * gamma)) / (2 * gamma))
+    return float(2 / (c + np.sqrt(c**2 - 4 * gamma)))
 
 
 def scaled_risk(alpha: float, gamma: float, sigma: float, mu: float) -> float:

@@ -16,7 +16,7 @@ from nist.certified import nist
 from nist.digits import by_olsen, digits
 from olsen import member_coefficients
 from olsen._data.rows import RowData
-from olsen._members import ASKED_FOR, choose, gram, solve
+from olsen._members import ASKED_FOR, cheapest_solver, gram, solve
 from olsen.subsets import Subsets, draw
 from random_problems import random_problem, relative_error
 
@@ -151,15 +151,15 @@ def test_members_of_both_kinds_in_one_batch(seed):
 
 
 def test_choice_follows_the_table():
-    assert choose(1000, 200, 500, m=50) == "gram"
-    assert choose(1000, 200, 500, m=50, rows=300) == "member_gram"
-    assert choose(500, 20_000, 100, m=50) == "member_gram"
-    assert choose(50, 200, 100, m=60) == "interpolator"
-    assert choose(500, 200, 100, m=60, rows=40) == "interpolator"
-    assert choose(20_000, 200, 20, m=20) == "gram"
-    assert choose(8000, 4000, 64, m=2000) == "gram"
-    assert choose(100_000, 20_000, 50, m=2000, nnz=2e6) == "masked_cg"
-    assert choose(2000, 300, 100, m=50, nnz=6e3) == "gram"
+    assert cheapest_solver(1000, 200, 500, m=50) == "gram"
+    assert cheapest_solver(1000, 200, 500, m=50, rows=300) == "member_gram"
+    assert cheapest_solver(500, 20_000, 100, m=50) == "member_gram"
+    assert cheapest_solver(50, 200, 100, m=60) == "interpolator"
+    assert cheapest_solver(500, 200, 100, m=60, rows=40) == "interpolator"
+    assert cheapest_solver(20_000, 200, 20, m=20) == "gram"
+    assert cheapest_solver(8000, 4000, 64, m=2000) == "gram"
+    assert cheapest_solver(100_000, 20_000, 50, m=2000, nnz=2e6) == "masked_cg"
+    assert cheapest_solver(2000, 300, 100, m=50, nnz=6e3) == "gram"
 
 
 def test_complement_form_equals_plain_solves(seed, monkeypatch):

@@ -24,9 +24,8 @@ from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
 Array = NDArray[np.float64]
 
 NEGLIGIBLE_WEIGHT = 0.02  # weights below are set to zero
-SELECTION_PROBABILITY = (
-    0.5  # inclusion probability from which on the sparse scheme selects a column
-)
+# inclusion probability from which on the sparse scheme selects a column
+SELECTION_PROBABILITY = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +61,8 @@ class Choice:
     mse: float
     standard_error: float
     fits: list[HeldOutFit]  # of the mixture in every fold
-    selected: NDArray[
-        np.bool_
-    ]  # (p,) columns that the sparse scheme selects; empty without that scheme
+    # (p,) columns that the sparse scheme selects; empty without that scheme
+    selected: NDArray[np.bool_]
     selection_frequency: Array  # (p,) fraction of the folds in which a column is selected
     enlargement: float = 1.0  # factor that brings residuals of the folds to the estimated error
 

@@ -23,9 +23,8 @@ Indices = NDArray[np.int64]
 # columns of uniform members where rows stay implicit, at most: 100 members of 256 of 20 000 sparse
 # columns take half a second
 MAX_IMPLICIT_SIZE = 256
-MANY_MEMBERS = (
-    1000  # number for which the size of uniform members is chosen, if the ensemble is infinite
-)
+# number for which the size of uniform members is chosen, if the ensemble is infinite
+MANY_MEMBERS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,12 +51,10 @@ MIN_PAIRS = 15  # pairs of uniform members in a fold
 MAX_PAIRS = 30  # more pairs estimate small differences better
 MAX_PAIR_OPERATIONS = 1e8  # operations of the solves of one fold
 MAX_DRAWN_COLUMNS = 6e4  # columns of all pairs of one fold
-LARGEST_ROW_FRACTION = (
-    0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
-)
-MIN_EXTRAPOLATED_RATIO = (
-    0.5  # error of infinitely many uniform members over the observed error, at least
-)
+# columns of a uniform member for each row: members stay clear of the interpolation peak
+LARGEST_ROW_FRACTION = 0.85
+# error of infinitely many uniform members over the observed error, at least
+MIN_EXTRAPOLATED_RATIO = 0.5
 # Penalty of every column of a uniform member, as a fraction of its squared norm. On 43 x 984 of nearly equal
 # columns R2 moved by up to 22 over six seeds without it, by .003 with it. Spectra of soil (732 x 700) have
 # their signal in small differences: R2 .735 without, .711 with it, .733 with the least penalty.
@@ -67,9 +65,8 @@ LEAST_MEMBER_PENALTY = 1e-10
 MAX_ERROR_RATIO = 0.9
 # of the largest coefficient in the first fold: with smaller changes, the least penalty is not tried
 MIN_COEFFICIENT_CHANGE = 0.1
-MANY_ROWS_FOR_UNIFORM = (
-    300  # rows from which on uniform members are fitted in the first repeat only
-)
+# rows from which on uniform members are fitted in the first repeat only
+MANY_ROWS_FOR_UNIFORM = 300
 SEED = 24
 
 
@@ -77,21 +74,18 @@ SEED = 24
 class FoldFits:
     """Fits of a scheme in every fold, and on all rows, for q targets."""
 
-    coefs: list[
-        Array
-    ]  # (p, q) of standardised columns, for every fold; a costly scheme fits the first repeat only
+    # (p, q) of standardised columns, for every fold; a costly scheme fits the first repeat only
+    coefs: list[Array]
     coef_all_rows: Array | None = None  # (p, q) on all rows, for schemes that require this one
-    prior_variances: Array | None = (
-        None  # (p, q) on all rows, of standardised columns; None: no determinantal members
-    )
+    # (p, q) on all rows, of standardised columns; None: no determinantal members
+    prior_variances: Array | None = None
     # (q,) multiples of ``penalty_unit``, in which the best penalty is the ratio of noise to signal; of
     # uniform members, fractions of the squared norm of every column
     penalty: Array | None = None
     fold_prior_variances: list[Array] | None = None  # (p, q) for every fold
     errors: Array | None = None  # (n_folds, q); None: that of the coefficients
-    usable: NDArray[np.bool_] | None = (
-        None  # (q,) whether the scheme can be drawn and its error is reliable; None: always
-    )
+    # (q,) whether the scheme can be drawn and its error is reliable; None: always
+    usable: NDArray[np.bool_] | None = None
 
     @property
     def n_fitted(self) -> int:
@@ -208,7 +202,7 @@ class Lasso:
 
     def _fit_target(self, folds: FoldData) -> tuple[list[Array], float]:
         """Coefficients (p, 1) of one target in every fold and on all rows, and the penalty."""
-        n_first = folds.n_first
+        n_first = folds.folds_per_repeat
         paths = folds.map(group_lasso_path, folds.training_sets[:n_first], repeat(LASSO_FRACTIONS))
         fractions = LASSO_FRACTIONS[: folds.best(paths)[0] + 1 + LASSO_STEPS_BEYOND]
         paths += folds.map(group_lasso_path, folds.training_sets[n_first:], repeat(fractions))
@@ -270,7 +264,9 @@ class Uniform:
 
     def _fit_size(self, folds: FoldData, size: int) -> FoldFits:
         """Fit members of one size, for targets that have it in common."""
-        n_folds = len(folds.folds) if folds.n_rows < MANY_ROWS_FOR_UNIFORM else folds.n_first
+        n_folds = (
+            len(folds.folds) if folds.n_rows < MANY_ROWS_FOR_UNIFORM else folds.folds_per_repeat
+        )
         p = len(folds.unit)
         affordable = min(MAX_PAIR_OPERATIONS / max(1.0, size) ** 3, MAX_DRAWN_COLUMNS / p)
         pairs = int(np.clip(affordable, MIN_PAIRS, MAX_PAIRS))

@@ -32,9 +32,8 @@ class Columns:
     mean_x: NDArray[np.float64]  # (p,) means subtracted from X, zeros without intercept
     mean_y: NDArray[np.float64]  # (q,) means subtracted from Y, zeros without intercept
     root: NDArray[np.float64]  # (rows,) roots of the weights, one in the padding
-    mean_weights: NDArray[
-        np.float64
-    ]  # (rows,) weight of every row in the means, zero without intercept
+    # (rows,) weight of every row in the means, zero without intercept
+    mean_weights: NDArray[np.float64]
     for_kernels: MemberData  # arrays by which kernels confirm dependent columns
 
     @classmethod

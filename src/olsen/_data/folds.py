@@ -1,8 +1,8 @@
 """Train and test folds of either kind: rows in memory, or only the moments of rows.
 
 :class:`HeldOutRows` and :class:`HeldOutMoments` answer the same questions about the errors of
-coefficients ``b`` of shape (p, sizes, q); rows in memory have a single target, q = 1. Coefficients
-of a :class:`Fold`, shape (count, p), are for one target and standardised columns.
+coefficients ``b``, (p, sizes, q), of q targets and several candidates, such as sizes of members. A
+:class:`Fold` takes coefficients with the candidates first, (count, p, q), of standardised columns.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ T = TypeVar("T")
 # of the sum of squared targets: sums of squared errors from moments, which cancel, know nothing below
 ROUNDING_OF_SQUARES = 1e-12
 MIN_THREADED_OPERATIONS = 5e6  # operations of a fold above which a thread pays off, roughly
-MAX_SINGLE_THREAD_FLOPS = (
-    5e9  # of a Gram matrix: below, about a second with its eigenvectors, BLAS uses one thread
-)
+# of a Gram matrix: below, about a second with its eigenvectors, BLAS uses one thread
+MAX_SINGLE_THREAD_FLOPS = 5e9
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,9 @@ class Fold:
 
 @dataclass(frozen=True)
 class FoldData:
-    """All rows, and train and test folds; each row is in a test fold once per repeat."""
+    """All rows, and train and test folds. Random folds and blocks hold every row out once per repeat;
+    a user's splitter may not.
+    """
 
     all_rows: Standardised
     unit: Array  # (p,) standard deviations of the columns, by which results are converted
@@ -217,16 +218,15 @@ class FoldData:
     folds: list[Fold]
     repeats: int
     threads: Threads
-    training: list[Moments] | None = (
-        None  # moments of the training rows of all folds, if they were computed
-    )
+    # moments of the training rows of all folds, if they were computed
+    training: list[Moments] | None = None
     away_from_mode: Array | None = None  # (p,) fraction of the rows, see `modes`
     ridge_penalty: Array | None = None  # (q,) of least error, in units of the columns
     uniform_size: Indices | None = None  # (q,) columns of uniform members on all rows
 
     @property
-    def n_first(self) -> int:
-        """Number of folds of the first repeat."""
+    def folds_per_repeat(self) -> int:
+        """Number of folds of every repeat."""
         return len(self.folds) // self.repeats
 
     @cached_property

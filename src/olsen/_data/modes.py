@@ -19,9 +19,8 @@ Array = NDArray[np.float64]
 
 BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows, which stays in a cache
 RARE_FRACTION = 0.25  # of the rows: columns that are away from their mode in fewer are rare
-INDICATOR_TOL = (
-    1e-9  # relative difference of m (1 - m) and the variance of zeros and ones of mean m
-)
+# relative difference of m (1 - m) and the variance of zeros and ones of mean m
+INDICATOR_TOL = 1e-9
 
 
 def away_from_mode(problem: RowData) -> Array:

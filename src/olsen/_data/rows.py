@@ -294,7 +294,7 @@ class RowData:
         """Number of rows given to fit, with those of weight zero."""
         return self.shape[0] if self.n_given is None else self.n_given
 
-    def random_splits(self, count: int, seed: int) -> list[tuple[Indices, Indices]]:
+    def splits_by_index(self, count: int, seed: int) -> list[tuple[Indices, Indices]]:
         """Rows to train on and to test on, for the folds of :meth:`fold_moments`."""
         fold = self._fold_of_rows(count, seed)
         return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]

@@ -28,9 +28,8 @@ from .moments import constant_columns
 class Triangle:
     """Triangular factor of the rows seen so far, sqrt-weighted."""
 
-    R: NDArray[
-        np.float64
-    ]  # (min(n, 1 + p + q), 1 + p + q); the first column is zero without intercept
+    # (min(n, 1 + p + q), 1 + p + q); the first column is zero without intercept
+    R: NDArray[np.float64]
     n_rows: int
     n_targets: int
     shift: NDArray[np.float64]  # (p + q,) subtracted from X and Y

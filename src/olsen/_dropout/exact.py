@@ -44,9 +44,8 @@ class Masks(NamedTuple):
     """Distribution of the masks."""
 
     inclusion: NDArray[np.float64]  # (p,) alpha: probability that a column is kept
-    partner: NDArray[
-        np.float64
-    ]  # (p,) kappa: that probability, conditional on another column being kept
+    # (p,) kappa: that probability, conditional on another column being kept
+    partner: NDArray[np.float64]
     size: int | None  # columns in every mask; None: coin flips
 
 

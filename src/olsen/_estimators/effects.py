@@ -13,9 +13,8 @@ from .inputs import on_host
 
 Array = NDArray[np.float64]
 
-MAX_OPERATIONS = (
-    2e10  # floating-point operations up to which a report computes standard errors of effects
-)
+# floating-point operations up to which a report computes standard errors of effects
+MAX_OPERATIONS = 2e10
 NEGLIGIBLE_EFFECT = 1e-12  # of the largest effect: rounding, which is reported as zero
 
 

@@ -46,8 +46,9 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
 
     The ensemble is that of :class:`OLSEnsembleRegressor`. Its size, the number of columns that
     every member sees, is its regulariser, and is chosen here: sizes are compared by exact
-    leave-one-out along nested paths, at about the cost of one fit ([1]_ chooses it by the optimal
-    alpha of its Corollary 3.7, which needs the noise).
+    leave-one-out along nested paths, at about the cost of one fit. (Theory has the best size in
+    closed form, equation (78) of [1]_, :func:`olsen.theory.optimal_alpha`, for columns without
+    correlation and a known noise.)
 
     Parameters
     ----------

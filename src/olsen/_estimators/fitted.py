@@ -42,9 +42,8 @@ class FittedEnsemble(
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**inputs.COMMON, "keep_rows": ["boolean"]}
     _fitted: FittedResult | None = None
-    _settings_of_fit: dict[str, Any] | None = (
-        None  # parameters during the fit, which users may change afterwards
-    )
+    # parameters during the fit, which users may change afterwards
+    _settings_of_fit: dict[str, Any] | None = None
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict by one product with ``coef_``.

@@ -34,12 +34,10 @@ class PipelineParts(NamedTuple):
     """Parts of a fitted pipeline."""
 
     estimator: Any  # the last step
-    transform: Callable[
-        [Any], Any
-    ]  # from rows given to the pipeline to rows as the estimator sees them
-    features: list[
-        Feature
-    ]  # columns of the estimator; a column made of several or unknown ones is its own source
+    # from rows given to the pipeline to rows as the estimator sees them
+    transform: Callable[[Any], Any]
+    # columns of the estimator; a column made of several or unknown ones is its own source
+    features: list[Feature]
     inverse: (
         Callable[[NDArray[Any]], NDArray[Any]] | None
     )  # from the estimator's target to the pipeline's

@@ -48,9 +48,8 @@ class FittedResult:
     data: TrainingData | None = None  # the training data, to be read again
     splits: Splits | None = None  # training and test rows of the splits used in tuning
     n_groups: int | None = None  # number of groups that the splits keep together
-    folds: list[FoldFit] | None = (
-        None  # the chosen mixture of schemes without each of the folds it was chosen in
-    )
+    # the chosen mixture of schemes without each of the folds it was chosen in
+    folds: list[FoldFit] | None = None
     leverage: Leverage | None = None  # of a pickle that was written without the rows it needs
     computed: dict[str, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -67,9 +67,8 @@ class _NoMethod:
 class TunedEnsemble(FittedEnsemble):
     """Fit of an ensemble that is chosen by held-out rows; subclasses implement the choice."""
 
-    _merges_repeated_rows: ClassVar[
-        bool
-    ]  # whether rows that repeat others with their targets are merged
+    # whether rows that repeat others with their targets are merged
+    _merges_repeated_rows: ClassVar[bool]
     _keeps_integers: ClassVar[bool] = False  # whether X of many small integers is not widened
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:

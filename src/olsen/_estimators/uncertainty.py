@@ -44,15 +44,12 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Array = NDArray[np.float64]
 
 N_FOLDS_IN_MEMORY = 10
-N_FOLDS_ELSEWHERE = (
-    5  # data in blocks, on a cluster or on a device are read once more for all folds
-)
-MAX_ERROR_ROWS = (
-    200_000  # held-out errors behind an interval: their quantiles are good to a tenth of a per cent
-)
-N_PILOT_MEMBERS = (
-    200  # drawn to measure the variance of single members where the fit has infinitely many
-)
+# data in blocks, on a cluster or on a device are read once more for all folds
+N_FOLDS_ELSEWHERE = 5
+# held-out errors behind an interval: their quantiles are good to a tenth of a per cent
+MAX_ERROR_ROWS = 200_000
+# drawn to measure the variance of single members where the fit has infinitely many
+N_PILOT_MEMBERS = 200
 COLUMNS_PER_BLOCK = 256  # made dense at a time
 
 

@@ -14,9 +14,8 @@ from typing import TypeVar
 Result = TypeVar("Result")
 Name = str | os.PathLike[str]
 
-_unfinished: dict[
-    Path, list[Path]
-] = {}  # temporary file -> folders created for it, outermost first
+# temporary file -> folders created for it, outermost first
+_unfinished: dict[Path, list[Path]] = {}
 
 
 def atomically(path: Name, write: Callable[[Path], Result]) -> Result:

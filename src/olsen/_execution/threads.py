@@ -233,9 +233,8 @@ def _libraries() -> list[Any]:
 
 _lock = threading.Lock()
 _limits: dict[object, int | None] = {}  # active limits, the latest at the end
-_original: list[
-    tuple[Any, int]
-] = []  # libraries, and their numbers of threads before the first limit
+# libraries, and their numbers of threads before the first limit
+_original: list[tuple[Any, int]] = []
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from . import gram, masked_cg, orthogonal
 from .mean import Members
 from .solution import Solution
 
-__all__ = ["ASKED_FOR", "SOLVERS", "Members", "Solution", "choose", "solve"]
+__all__ = ["ASKED_FOR", "SOLVERS", "Members", "Solution", "cheapest_solver", "solve"]
 
 ALONE = Threads()
 
@@ -30,7 +30,7 @@ SOLVERS = {
 }
 
 
-def choose(
+def cheapest_solver(
     n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: float | None = None
 ) -> str:
     """Name of the cheapest solver for `k` members of `m` columns on an n x p problem.
@@ -83,7 +83,7 @@ def solve(
     """Coefficients and intercepts of all members.
 
     Members with more columns than degrees of freedom go to the interpolator whatever `solver` says;
-    the others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS is
+    the others to `solver`, or to :func:`cheapest_solver` when it is ``"auto"``. With several threads BLAS is
     held to one thread: more would spin for milliseconds after every product and take the cores from
     our threads.
     """
@@ -105,7 +105,7 @@ def _solve(
     name = solver
     if solver == "auto":
         k = int(np.count_nonzero(~wide))
-        name = choose(n, p, k, m=float(sizes[~wide].mean()), rows=mean_rows, nnz=nnz)
+        name = cheapest_solver(n, p, k, m=float(sizes[~wide].mean()), rows=mean_rows, nnz=nnz)
     elif solver != "orthogonal" and samples is not None:
         name = "member_gram"  # rows differ from member to member, so there is no Gram to share
     if not wide.any():

@@ -43,9 +43,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Extended = NDArray[Any]  # numpy.longdouble
 
-LARGEST_REFINED = (
-    1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
-)
+# entries of a member; extended precision runs at a hundredth of the rate of BLAS
+LARGEST_REFINED = 1_000_000
 
 
 def solve(

@@ -59,9 +59,8 @@ LASSO_TOL = 1e-7
 MIN_SPECTRAL_PENALTIES = 20
 # up to which all penalties are solved in one call, without the interpreter's lock
 MAX_BATCHED_SOLVE_COLUMNS = 256
-MAX_REDUCED_FRACTION = (
-    0.75  # of the columns with prior variances below one, to update known products
-)
+# of the columns with prior variances below one, to update known products
+MAX_REDUCED_FRACTION = 0.75
 # steps up to which several penalties of one target are solved in one Krylov space: 200 products with M
 # take the time of a third of a Cholesky factor at 1600 columns
 MAX_LANCZOS_STEPS = 200

@@ -168,7 +168,7 @@ def with_error(value: float | None, error: float | None) -> str:
     if error is None or not 1e-4 <= error < 1e5:
         return f"{value:+.3g} ± {number(error, '.2g')}"
     digits = max(0, 1 - math.floor(math.log10(error)))
-    return f"{value:+.{digits}f} ± {error:.{digits}f}"
+    return f"{value:+z.{digits}f} ± {error:.{digits}f}"
 
 
 def heading_lines(data: dict[str, Any]) -> list[str]:

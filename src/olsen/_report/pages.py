@@ -112,7 +112,7 @@ def _compared_row(line: dict[str, Any]) -> TableRow:
         with_error(line["rmse_difference"], line["rmse_standard_error"]),
         number(line["r2"], ".3f"),
         with_error(line["r2_difference"], line["r2_standard_error"]),
-        number(line["seconds"], ".2f"),
+        number(line["seconds"], ".3f"),
     ]
     return TableRow(line["name"], cells, line["what"], line["best"])
 

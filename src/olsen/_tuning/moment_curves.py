@@ -41,9 +41,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 BLOCK_COLUMNS = 64  # columns of a factor that are computed in one block
-BATCH_BYTES = (
-    5e8  # permuted matrices of a batch, where the array library does not report its free memory
-)
+# permuted matrices of a batch, where the array library does not report its free memory
+BATCH_BYTES = 5e8
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,8 @@ from .._members.path import (
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-PATH_STREAM = (
-    2  # seed stream of the permutations of paths: a fitted ensemble uses 0 (columns) and 1 (rows)
-)
+# seed stream of the permutations of paths: a fitted ensemble uses 0 (columns) and 1 (rows)
+PATH_STREAM = 2
 PATH_ROW_STREAM = 3  # seed stream of the row subsets of paths
 # Row subsets of a batch of eight members, of which two neighbours have a permutation of the columns
 # and its reverse: number of the permutation of the rows, and whether it is reversed. Members 0 and 1
@@ -72,18 +71,14 @@ ROW_ORDERS = (
 COLUMN_PAIRS = ((2, 3), (4, 5))
 ROW_PAIRS = ((2, 4), (3, 5))
 PAIRS_OF_BOTH = ((0, 1), (6, 7))
-MAX_RELATIVE_RISE = (
-    0.1  # above the minimum of the first batch: sizes beyond the last one below it are dropped
-)
-MAX_RELATIVE_MC_ERROR = (
-    0.015  # Monte-Carlo error of the curve at its minimum, at which batches are enough
-)
-MAX_SHARED_GRAM_RATIO = (
-    6  # columns of X over columns of the longest path up to which all paths share one Gram matrix
-)
-MAX_BATCHED_RESIDUALS = (
-    2_000_000  # residuals (sizes x rows) of the batches that are followed in one step
-)
+# above the minimum of the first batch: sizes beyond the last one below it are dropped
+MAX_RELATIVE_RISE = 0.1
+# Monte-Carlo error of the curve at its minimum, at which batches are enough
+MAX_RELATIVE_MC_ERROR = 0.015
+# columns of X over columns of the longest path up to which all paths share one Gram matrix
+MAX_SHARED_GRAM_RATIO = 6
+# residuals (sizes x rows) of the batches that are followed in one step
+MAX_BATCHED_RESIDUALS = 2_000_000
 
 MAX_SUMS_BY_TARGET = 1 << 24  # sums (3, sizes, rows, targets) of targets that are followed together
 

@@ -52,12 +52,10 @@ from .risk_curves import Paths, RiskCurve, RowCurve
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-MAX_EXCESS_ERROR = (
-    0.01  # error of a finite ensemble relative to an infinite one, where the number is chosen
-)
-LARGEST_ROW_FRACTION = (
-    0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
-)
+# error of a finite ensemble relative to an infinite one, where the number is chosen
+MAX_EXCESS_ERROR = 0.01
+# columns of a uniform member for each row: members stay clear of the interpolation peak
+LARGEST_ROW_FRACTION = 0.85
 MANY_PATH_OPERATIONS = 1e9  # operations of one path above which a batch has fewer pairs
 SEED = 11  # seed of the paths
 MAX_SIZES = 50  # candidate sizes of uniform members
@@ -74,9 +72,8 @@ class SizeOptions:
     max_samples: tuple[int | float, ...] = (1.0,)  # candidates
     only_rows: bool = True  # whether the number of rows is given and not tuned
     scale: float | None = 1.0  # None: estimated from the data
-    clip_sizes: bool = (
-        False  # for refits of subsets of the rows, which may be too few for the sizes asked for
-    )
+    # for refits of subsets of the rows, which may be too few for the sizes asked for
+    clip_sizes: bool = False
 
     def candidate_rows(self, n: int) -> list[int]:
         """Numbers of rows to compare, the largest first."""
@@ -193,9 +190,8 @@ class _Curve:
     n_samples: int  # rows of a member
     curve: RowCurve
     residuals: Array | None = None  # (sizes, n, q) unscaled; None unless all rows have residuals
-    folds: FoldCurve | None = (
-        None  # the curve with its mean members, if it comes from moments of folds
-    )
+    # the curve with its mean members, if it comes from moments of folds
+    folds: FoldCurve | None = None
 
 
 @dataclass(frozen=True)
@@ -306,7 +302,7 @@ class SelectionRows:
         folds.
         """
         if self.by_index:
-            splits = self.problem.random_splits(FOLDS, FOLD_SEED)
+            splits = self.problem.splits_by_index(FOLDS, FOLD_SEED)
             n_repeats = 1
         elif self.splits is None:
             splits, n_repeats = random_splits(self.problem)
@@ -314,9 +310,9 @@ class SelectionRows:
             splits = few_splits(self.splits, self.shape[0])
             n_repeats = 1
         data = folds_of_rows(self.problem, splits, n_repeats, paths.threads)
-        first = splits[: data.n_first]
+        first = splits[: data.folds_per_repeat]
         sizes = self._sizes(options, first, self.shape[0])
-        training = None if data.training is None else data.training[: data.n_first]
+        training = None if data.training is None else data.training[: data.folds_per_repeat]
         curves = None
         if not stays_implicit(self.problem):
             if training is None:

@@ -370,7 +370,8 @@ def predict(
     zcat new.csv.gz | olsen predict wine.skops - > predictions.csv
     """
     if interval is not None and not 0 < interval < 1:
-        raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
+        percent = f" {interval:g} % is --interval {interval / 100:g}." if 1 < interval < 100 else ""
+        raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.{percent}")
     outputs.check({"model": model, "table": data}, {"--out": (out, "predictions")}, force)
 
     from .. import _persistence

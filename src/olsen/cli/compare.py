@@ -301,7 +301,7 @@ def as_text(comparison: dict[str, Any]) -> str:
         lines.append(
             f"{'*' if line['best'] else ' '}"
             f" {line['name']:<14}{number(line['rmse']):>9}{rmse_difference:>20}"
-            f"{number(line['r2'], '.3f'):>9}{r2_difference:>20}{number(line['seconds'], '.2f'):>9}"
+            f"{number(line['r2'], '.3f'):>9}{r2_difference:>20}{number(line['seconds'], '.3f'):>9}"
         )
     footnotes = [textwrap.fill(text, 88) for text in (comparison["verdict"], STANDARD_ERROR_NOTE)]
     return "\n".join([*lines, "", *footnotes])

@@ -177,9 +177,8 @@ def fit(
     sample_size = min(table.n_rows, 2000, rows_in_memory)
     rng = np.random.default_rng(model.random_state)
     sample_rows = np.sort(rng.choice(table.n_rows, sample_size, replace=False))
-    samples: dict[
-        int, tuple[Array, Array, NDArray[Any]]
-    ] = {}  # first row of a block -> its sampled X, y and folds
+    # first row of a block -> its sampled X, y and folds
+    samples: dict[int, tuple[Array, Array, NDArray[Any]]] = {}
 
     def encode(part: Any) -> tuple[Array, Array, None]:
         X = encoding.features(part)

@@ -352,8 +352,8 @@ def _compare(data_rows: TrainingData, **settings: Any) -> dict[str, Any]:
 def _errors(comparison: dict[str, Any]) -> list[dict[str, Any]]:
     """Convert the lines of a comparison to the errors of a summary."""
     ensemble_note = (
-        f"{comparison['folds']}-fold cross-validation, difference to the ensemble ± its standard"
-        " error below"
+        f"{comparison['folds']}-fold cross-validation; below, the difference to olsen ± its"
+        " standard error"
     )
     errors = []
     for line in comparison["models"]:

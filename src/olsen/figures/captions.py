@@ -63,13 +63,17 @@ def caption(name: str, table: Mapping[str, list[Any]], *, scale: str, rng: int) 
     --------
     >>> from olsen.figures import caption, compute
     >>> print(caption("figure1", compute("figure1", "quick"), scale="quick", rng=2020).source)
-    Figure 1 of LeJeune, Javadi and Baraniuk (2020)
+    Reproduction of Figure 1 of LeJeune, Javadi and Baraniuk (2020)
     """
     recipe = RECIPES[name]
     constants = vars(recipe.at(scale))
     setting = recipe.setting.format_map({key: _shown(value) for key, value in constants.items()})
     number = name.removeprefix("figure")
-    source = f"Figure {number} of {PAPER}" if recipe.is_of_the_paper else f"Figure {number}"
+    source = (
+        f"Reproduction of Figure {number} of {PAPER}"
+        if recipe.is_of_the_paper
+        else f"Figure {number}"
+    )
     sentences = [setting, *_comparison(table, rng if constants["trials"] else None)]
     title = recipe.title[0].upper() + recipe.title[1:]
     return Caption(source, title, " ".join(sentences))

@@ -85,9 +85,11 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "figure3": Recipe(
         "risk against the noise",
-        r"Risk of {ks} members on $n = {n}$ rows and $p = {p}$ columns against the noise $\sigma$."
-        r" Top: $\alpha = \alpha_*$, the best fraction of columns of infinitely many members;"
-        r" bottom: $\alpha$ is the best for the $k$ at hand. Dashed: optimally tuned ridge regression.",
+        r"Risk of {ks} independent members on all $n = {n}$ rows ($\eta = 1$) and random columns of"
+        r" $p = {p}$ against the noise $\sigma$. Top, logarithmic: $\alpha = \alpha_*$, the best fraction"
+        r" of columns of infinitely many members; bottom: $\alpha$ is the best for the $k$ at hand, at"
+        r" least one column. Theory: the expected risk at this $n$ and $p$. Dashed: the limiting risk of"
+        r" optimally tuned ridge regression.",
         {"n": 200, "p": 400, "ks": (20, 100, 500), "low": 0.1, "high": 10.0},
         paper={"trials": 100, "sigmas": _log_grid(0.1, 10.0, 17)},
         quick={"trials": 12, "sigmas": _log_grid(0.1, 10.0, 7)},

@@ -85,8 +85,8 @@ def limiting_bias(
     exactly). It falls with `k`: inequalities (27) and (28). Members with a penalty `lam`: see
     `limiting_risk`.
 
-    Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic. All
-    arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta = 1` without penalty; asymptotic for row subsets,
+    interpolators and penalties. All arguments broadcast.
 
     Examples
     --------
@@ -116,8 +116,8 @@ def limiting_variance(
     It falls with `k`: inequalities (29) and (30). Members with a penalty `lam`: see
     `limiting_risk`.
 
-    Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic, ``inf``
-    at the peak. All arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta = 1` without penalty; asymptotic for row subsets,
+    interpolators and penalties; ``inf`` at the peak. All arguments broadcast.
 
     Examples
     --------
@@ -164,8 +164,8 @@ def limiting_risk(
     So the large ensemble depends on size, rows and penalty through :math:`\delta` alone:
     `theory.row_path` and `theory.column_path` are its contours.
 
-    Status: theorem for :math:`\alpha\gamma < \eta` without penalty, otherwise asymptotic. All
-    arguments broadcast.
+    Status: theorem for :math:`\alpha\gamma < \eta = 1` without penalty; asymptotic for row subsets,
+    interpolators and penalties. All arguments broadcast.
 
     Examples
     --------

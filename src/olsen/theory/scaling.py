@@ -59,7 +59,7 @@ def optimal_mu(
     with :math:`R_k` the limiting risk of that `k`. It is 1 at the optimal alpha of the large
     ensemble, below 1 for larger alpha and above 1 for smaller (paper, equation (36)).
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
+    Status: theorem for :math:`\alpha\gamma < \eta = 1`, otherwise asymptotic. All arguments
     broadcast.
 
     Examples
@@ -85,7 +85,7 @@ def optimally_scaled_risk(
 
     Equation (37) of the paper; Figure 4 compares it with the risk without a scale.
 
-    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments
+    Status: theorem for :math:`\alpha\gamma < \eta = 1`, otherwise asymptotic. All arguments
     broadcast.
 
     Examples

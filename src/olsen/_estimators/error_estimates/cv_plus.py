@@ -35,9 +35,8 @@ class CVPlus:
     intercept: Array  # (K, q)
     residuals: list[Array]  # (rows, q) of every fold
     predictions: list[Array]  # (rows, q) of every fold
-    n_groups: int | None = (
-        None  # number of groups of rows that belong together; None: rows are exchangeable
-    )
+    # number of groups of rows that belong together; None: rows are exchangeable
+    n_groups: int | None = None
     adaptive_width: AdaptiveWidth = False
 
     @classmethod
