@@ -35,6 +35,22 @@ print(sorted({"numba", "llvmlite", "cffi", "setuptools", "distutils"} & set(sys.
     assert not list(tmp_path.iterdir())
 
 
+def test_every_public_name_imports_without_the_extras():
+    """TableEncoder, which needs pyarrow, asks for it when it is fitted."""
+    code = """
+import sys
+extras = ["cyclopts", "dask", "distributed", "matplotlib", "openpyxl", "pyarrow", "skl2onnx", "skops"]
+sys.modules.update(dict.fromkeys(extras))
+from olsen import *
+try:
+    TableEncoder().fit([[1.0], [2.0]])
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'olsen[parquet]'" in done.stdout, done.stderr
+
+
 @from_source
 def test_every_requirement_has_a_lowest_version():
     script = ROOT / "tests" / "dist" / "lowest.py"

@@ -122,6 +122,7 @@ def test_missing_extras_are_named(tmp_path):
         ("plot", lambda: figures.draw("figure1", table)),  # its numbers need no extra
         ("plot", lambda: figures.reproduce(["figure1"], scale="quick", out=out)),
         ("parquet", lambda: fit(str(tmp_path / "read.parquet"), "y")),
+        ("parquet", lambda: olsen.TableEncoder().fit([[1.0], [2.0]])),
     ):
         with pytest.raises(ImportError) as caught:
             asked()

@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .._report.formatting import counted, quoted
+from .arrow import pa, pc
 from .problems import BLANKS, Problem, TableError, separator_of, text_names
 
 Array = NDArray[np.float64]

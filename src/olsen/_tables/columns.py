@@ -17,13 +17,12 @@ from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .._execution import messages
 from .._report.formatting import counted, quoted, shortened
 from . import cells
+from .arrow import pa, pc
 from .cells import DoubtfulNumbers, NumberFormat, distinct_strings
 from .problems import (
     BLANKS,

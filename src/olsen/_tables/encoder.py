@@ -8,13 +8,13 @@ from typing import Any, Literal, Self
 
 import narwhals as nw
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._report.formatting import counted, quoted
 from . import cells
+from .arrow import pa
 from .cells import Stage
 from .columns import UNKNOWN, CellCounts, Column, ColumnReader, Learned, without_marks
 from .problems import (

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from .._report.formatting import LONGEST_NAME, escape_control, quoted
+from .arrow import pa
 
 SEPARATOR = b"olsen.separator"  # metadata key of a text file's table: the separator of its cells
 BLANKS = " \t\r\n\u00a0"  # stripped from the ends of a cell
