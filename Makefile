@@ -67,12 +67,13 @@ coverage: $(READY) $(TORCH_READY)  ## the tests of `make test`, and which lines 
 CHECKS := build/checks
 check-workflows:  ## form and security of .github, spelling, and what sp-repo-review asks of a repository
 	$(PYTHON) -m venv $(CHECKS)
-	$(CHECKS)/bin/python $(PIP) install check-jsonschema zizmor codespell 'sp-repo-review[cli]'
+	$(CHECKS)/bin/python $(PIP) install 'pip>=25.1' # the first that reads dependency groups
+	$(CHECKS)/bin/python $(PIP) install --group checks
 	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
-	$(CHECKS)/bin/zizmor --offline --no-progress .github
+	$(CHECKS)/bin/zizmor --offline --no-progress --pedantic .github
 	$(CHECKS)/bin/codespell
 	$(CHECKS)/bin/repo-review .
 

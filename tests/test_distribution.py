@@ -76,3 +76,18 @@ def test_version_and_bounds_are_the_same_wherever_they_stand():
         assert (
             requirement.startswith("olsen[") or f"- {requirement.replace('>=', ' >=')}\n" in recipe
         ), f"conda/recipe.yaml lacks {requirement}"
+
+
+@from_source
+def test_hooks_have_the_versions_of_make():
+    """A file that `make lint` and `make check-workflows` accept passes the hooks of a commit, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    pins = [
+        *project["project"]["optional-dependencies"]["test"],
+        *project["dependency-groups"]["checks"],
+    ]
+    for pin in pins:
+        tool, _, version = pin.partition("==")
+        if tool in ("ruff", "mypy", "codespell", "zizmor"):
+            assert f"rev: v{version} # the version in pyproject.toml" in hooks, pin
