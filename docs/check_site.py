@@ -3,7 +3,8 @@ somewhere.
 
     python docs/check_site.py docs/_build/html
 
-Links to other sites are for readers to follow and are not asked.
+Links to other sites are for readers to follow and are not asked; but a name that two projects have
+must lead to the one that is meant.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ FOLLOWED_LATER = {
     "top",
     "up",
 }
+SKLEARN = "https://scikit-learn.org/stable/modules/generated/sklearn."
+MEANT = {  # page and text of a link -> where it must lead
+    ("guide/choosing.html", "Ridge"): f"{SKLEARN}linear_model.Ridge.html",
+    ("guide/choosing.html", "RidgeCV"): f"{SKLEARN}linear_model.RidgeCV.html",
+    ("guide/choosing.html", "PLSRegression"): f"{SKLEARN}cross_decomposition.PLSRegression.html",
+    ("guide/from_bagging.html", "BaggingRegressor"): f"{SKLEARN}ensemble.BaggingRegressor.html",
+}
 IN_STYLES = re.compile(
     r"url\(\s*['\"]?((?:https?:)?//[^'\")\s]+)|@import\s+['\"]((?:https?:)?//[^'\"]+)"
 )
@@ -44,8 +52,9 @@ class Page(HTMLParser):
         super().__init__()
         self.loads: list[str] = []
         self.links: list[str] = []
+        self.texts: list[str] = []  # of the links, in the same order
         self.anchors: set[str] = set()
-        self.in_style = False
+        self.in_style = self.in_link = False
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -61,10 +70,17 @@ class Page(HTMLParser):
             self.loads.append(given.get("href", ""))
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
+            self.texts.append("")
+            self.in_link = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_link = self.in_link and tag != "a"
 
     def handle_data(self, data: str) -> None:
         if self.in_style:
             self.loads += _of_styles(data)
+        if self.in_link:
+            self.texts[-1] += data
 
 
 def _of_styles(text: str) -> list[str]:
@@ -94,6 +110,17 @@ def complaints(root: Path) -> Iterator[str]:
                 yield f"{name} links to {link}, which is not there"
             elif anchor and target in pages and anchor not in pages[target].anchors:
                 yield f"{name} links to {link}, a page without that anchor"
+    for (name, text), address in MEANT.items():
+        if (root / name).exists():
+            page = pages[(root / name).resolve()]
+            found = [link for link, of in zip(page.links, page.texts, strict=True) if of == text]
+            if not found:
+                yield f"{name} has no link {text}"
+            yield from (
+                f"{name} links {text} to {link}"
+                for link in found
+                if link.partition("#")[0] != address
+            )
     for style in sorted(root.rglob("*.css")):
         for load in _of_styles(style.read_text(encoding="utf-8", errors="replace")):
             yield f"{style.relative_to(root)} loads {load}"

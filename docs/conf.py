@@ -1,9 +1,9 @@
 """Settings of the site. `make docs` builds it into docs/_build/html; a warning is an error.
 
 Nothing on a page comes from elsewhere: formulas are MathML, written at build time, styles and
-scripts are those of the installed packages, and links into other projects come from the few names
-in _ext/elsewhere.py, not from their inventories. OLSEN_GALLERY=0 leaves out the examples, which
-take most of the time.
+scripts are those of the installed packages, and the inventories of other projects, which
+intersphinx needs for links to them, are written by _ext/elsewhere.py. OLSEN_GALLERY=0 leaves out
+the examples, which take most of the time.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ from pathlib import Path
 
 import pytest
 
+import olsen
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 WRITTEN_BY_THE_BUILD = {DOCS / "_build", DOCS / "auto_examples", DOCS / "api" / "generated"}
@@ -260,6 +262,29 @@ def test_badges_come_from_the_sentence_about_the_status(monkeypatch):
         assert words_of(docstring) == words, docstring
 
 
+def test_names_of_other_projects_lead_to_them(monkeypatch):
+    """The guide says `Ridge` and means scikit-learn's, though olsen.simulation has one, too."""
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    elsewhere = importlib.import_module("elsewhere")
+    known = elsewhere.known_names()
+    for full in (
+        "sklearn.cross_decomposition.PLSRegression",
+        "sklearn.ensemble.BaggingRegressor",
+        "sklearn.ensemble.StackingRegressor",
+        "sklearn.linear_model.LassoCV",
+        "sklearn.linear_model.Ridge",
+        "sklearn.linear_model.RidgeCV",
+        "sklearn.model_selection.GroupKFold",
+        "sklearn.pipeline.make_pipeline",
+    ):
+        assert known[full] == known[full.rpartition(".")[2]] == full
+    assert not {"scale", "report", *olsen.__all__} & set(known)
+    assert {"numpy.linalg.lstsq", "numpy.memmap", "sklearn.config_context"} <= set(known)
+    for full in elsewhere.full_names("sklearn"):
+        module, _, name = full.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), full
+
+
 # The built site
 
 
@@ -288,6 +313,23 @@ def test_a_site_that_needs_other_sites_or_leads_nowhere_is_refused(tmp_path, mon
         assert [line.endswith(complaint or "") for line in complaints] == [True] * (
             complaint is not None
         ), (body, complaints)
+
+
+def test_a_site_whose_ridge_is_the_wrong_one_is_refused(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    check_site = importlib.import_module("check_site")
+    (tmp_path / "guide").mkdir()
+    right = check_site.MEANT[("guide/choosing.html", "Ridge")]
+    for address, complaints in ((f"{right}#sklearn.linear_model.Ridge", 0), ("#own", 1)):
+        links = "".join(
+            f"<a href='{address if text == 'Ridge' else meant}'><code>{text}</code></a>"
+            for (name, text), meant in check_site.MEANT.items()
+            if name == "guide/choosing.html"
+        )
+        (tmp_path / "guide" / "choosing.html").write_text(
+            f"<!doctype html><title>x</title><p id='own'>{links}</p>", encoding="utf-8"
+        )
+        assert len(list(check_site.complaints(tmp_path))) == complaints
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Names in pages lead to the reference: `predict_interval` does, `max_features=0.5` does not."""
+"""Names in pages lead to the reference: `predict_interval` does, `max_features=0.5` does not.
+
+Names of scikit-learn lead to its own reference, and take precedence: `Ridge` is scikit-learn's, and
+`simulation.Ridge` is ours.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import re
 from typing import Any
 
 from docutils import nodes
+from elsewhere import known_names
 from sphinx import addnodes
 
 ROOMS = (
@@ -77,9 +82,7 @@ def _documented(cls: type, name: str) -> bool:
 def link_names(app: Any, doctree: nodes.document) -> None:
     """Make links of inline code that is the name, or the call, of something public."""
     docname = app.env.docname
-    if docname.startswith(("api/", "auto_examples/")):
-        return
-    known = app.env.__dict__.setdefault("olsen_public_names", public_names())
+    known = _known_names(app.env, docname.startswith(("api/", "auto_examples/")))
     for literal in list(doctree.findall(nodes.literal)):
         found = CALLED.fullmatch(literal.astext())
         if (
@@ -97,6 +100,16 @@ def link_names(app: Any, doctree: nodes.document) -> None:
         link = addnodes.pending_xref("", refexplicit=True, refwarn=True, **target)
         literal.replace_self(link)
         link += literal
+
+
+def _known_names(env: Any, in_reference: bool) -> dict[str, str]:
+    """Full names by what pages call them; the reference and the gallery link our names themselves."""
+    cached = env.__dict__
+    if "names_elsewhere" not in cached:
+        cached["names_elsewhere"] = known_names()
+        cached["names_on_pages"] = public_names() | cached["names_elsewhere"]
+    found: dict[str, str] = cached["names_elsewhere" if in_reference else "names_on_pages"]
+    return found
 
 
 def _inside(node: nodes.Node, *kinds: type) -> bool:

@@ -157,8 +157,8 @@ def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = T
 
     .. math:: \mathrm{tr}\,G(G+\lambda I)^{-1} = m
 
-    Cruder than `ridge_penalty` unless the columns are standardised and weakly correlated, but what
-    `Ridge` takes.
+    It is cruder than `ridge_penalty` unless the columns are standardised and weakly correlated, but
+    `sklearn.linear_model.Ridge` takes it.
 
     Status: heuristic; asymptotically exact for identity covariance
     (`olsen.theory.penalty_from_alpha`).
