@@ -37,8 +37,14 @@ SKLEARN = "https://scikit-learn.org/stable/modules/generated/sklearn."
 MEANT = {  # page and text of a link -> where it must lead
     ("guide/choosing.html", "Ridge"): f"{SKLEARN}linear_model.Ridge.html",
     ("guide/choosing.html", "RidgeCV"): f"{SKLEARN}linear_model.RidgeCV.html",
-    ("guide/choosing.html", "PLSRegression"): f"{SKLEARN}cross_decomposition.PLSRegression.html",
-    ("guide/from_bagging.html", "BaggingRegressor"): f"{SKLEARN}ensemble.BaggingRegressor.html",
+    (
+        "guide/choosing.html",
+        "PLSRegression",
+    ): f"{SKLEARN}cross_decomposition.PLSRegression.html",
+    (
+        "guide/from_bagging.html",
+        "BaggingRegressor",
+    ): f"{SKLEARN}ensemble.BaggingRegressor.html",
 }
 IN_STYLES = re.compile(
     r"url\(\s*['\"]?((?:https?:)?//[^'\")\s]+)|@import\s+['\"]((?:https?:)?//[^'\"]+)"
@@ -63,7 +69,9 @@ class Page(HTMLParser):
         self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
         self.loads += [given[LOADS[tag]]] if given.get(LOADS.get(tag, "")) else []
         self.loads += [
-            part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()
+            part.split()[0]
+            for part in given.get("srcset", "").split(",")
+            if part.strip()
         ]
         self.loads += _of_styles(given.get("style", ""))
         if tag == "link" and not set(given.get("rel", "").split()) & FOLLOWED_LATER:
@@ -90,7 +98,9 @@ def _of_styles(text: str) -> list[str]:
 def complaints(root: Path) -> Iterator[str]:
     """What is wrong with the site in `root`, a line each."""
     found = (
-        path.resolve() for path in sorted(root.rglob("*.html")) if "_static" not in path.parts
+        path.resolve()
+        for path in sorted(root.rglob("*.html"))
+        if "_static" not in path.parts
     )  # there: templates
     pages = {path: Page(path) for path in found}
     if not pages:
@@ -100,7 +110,11 @@ def complaints(root: Path) -> Iterator[str]:
         for load in page.loads:
             if _elsewhere(load):
                 yield f"{name} loads {load}"
-            elif load and not load.startswith("data:") and not _target(path, load).exists():
+            elif (
+                load
+                and not load.startswith("data:")
+                and not _target(path, load).exists()
+            ):
                 yield f"{name} loads {load}, which is not there"
         for link in page.links:
             if urlsplit(link).scheme or link.startswith("//"):
@@ -113,7 +127,11 @@ def complaints(root: Path) -> Iterator[str]:
     for (name, text), address in MEANT.items():
         if (root / name).exists():
             page = pages[(root / name).resolve()]
-            found = [link for link, of in zip(page.links, page.texts, strict=True) if of == text]
+            found = [
+                link
+                for link, of in zip(page.links, page.texts, strict=True)
+                if of == text
+            ]
             if not found:
                 yield f"{name} has no link {text}"
             yield from (

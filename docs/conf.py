@@ -44,9 +44,15 @@ extensions = [
     "status",
     "subscripts",
     "tables",
+    "wrapped",
     *(["sphinx_gallery.gen_gallery"] if GALLERY else []),
 ]
-exclude_patterns = ["_build", "_ext", "_templates", *([] if GALLERY else ["auto_examples"])]
+exclude_patterns = [
+    "_build",
+    "_ext",
+    "_templates",
+    *([] if GALLERY else ["auto_examples"]),
+]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [
@@ -54,7 +60,9 @@ nitpick_ignore_regex = [
     ("py:obj", "score|risk|k|max_features|max_samples|nonzeros|strength")
 ]
 suppress_warnings = ["config.cache"]  # sphinx-gallery's settings hold functions
-default_role = "autolink"  # `name` in a docstring is a link where it names something public
+default_role = (
+    "autolink"  # `name` in a docstring is a link where it names something public
+)
 
 # Markdown
 
@@ -75,7 +83,13 @@ SECTIONS = {
     "start": ["what_is_it", "spectra", "how_many_members", "pipeline"],
     "real_data": ["house_prices", "sparse_signals", "genes", "groups", "shap_onnx"],
     "uncertainty": ["intervals", "coefficients"],
-    "theory": ["ridge_equivalence", "interpolation_peak", "few_or_many", "equal_risk", "dropout"],
+    "theory": [
+        "ridge_equivalence",
+        "interpolation_peak",
+        "few_or_many",
+        "equal_risk",
+        "dropout",
+    ],
     "scale": ["larger_than_memory", "dask", "gpu"],
 }
 
@@ -133,7 +147,11 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "show_prev_next": True,
     "show_toc_level": 2,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {  # pages of wide tables have none, which leaves the tables its place
+        "**": ["page-toc"],
+        "benchmarks": [],
+        "theory/paper": [],
+    },
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
     "pygments_light_style": "a11y-high-contrast-light",

@@ -101,7 +101,9 @@ def compare(split: int, names: list[str]) -> dict[str, Outcome]:
 
 def main(out: Path, n_splits: int, slow: bool, jobs: int) -> None:
     names = [name for name in new_models() if slow or name not in SLOW]
-    splits = Parallel(n_jobs=jobs)(delayed(compare)(split, names) for split in range(n_splits))
+    splits = Parallel(n_jobs=jobs)(
+        delayed(compare)(split, names) for split in range(n_splits)
+    )
     n_test = len(splits[0][ADAPTIVE].measured)
     print(
         f"soil carbon: {732 - n_test} training and {n_test} test spectra, 700 wavelengths,"
@@ -131,14 +133,18 @@ def draw(splits: list[dict[str, Outcome]], names: list[str], out: Path) -> None:
     limits = [min(0, predicted.min()), 1.05 * max(measured.max(), predicted.max())]
     left.plot(limits, limits, color="0.6", lw=1)
     left.plot(measured, predicted, "o", ms=4, alpha=0.6, color="#0072B2")
-    left.set(xlabel="measured carbon (g/100 g)", ylabel="predicted by the adaptive model")
+    left.set(
+        xlabel="measured carbon (g/100 g)", ylabel="predicted by the adaptive model"
+    )
     left.set_title(f"{len(measured)} soils not used in the fit", fontsize=11)
     for position, name in enumerate(names):
         errors = np.array([split[name].error for split in splits])
         color = "#0072B2" if name in OURS else "#777777"
         jitter = np.linspace(-0.22, 0.22, len(errors))
         right.plot(errors, position + jitter, "o", ms=4, alpha=0.6, color=color, mew=0)
-        right.plot([errors.mean()] * 2, [position - 0.28, position + 0.28], color=color, lw=2.5)
+        right.plot(
+            [errors.mean()] * 2, [position - 0.28, position + 0.28], color=color, lw=2.5
+        )
         right.annotate(
             f"{errors.mean():.2f}",
             (errors.mean(), position - 0.29),
@@ -150,7 +156,9 @@ def draw(splits: list[dict[str, Outcome]], names: list[str], out: Path) -> None:
     right.set_yticks(range(len(names)), names)
     right.set_ylim(len(names) - 0.5, -0.75)
     right.set(xlabel="error of predictions (g/100 g)")
-    right.set_title(f"{len(splits)} random splits (dots) and their mean (bars)", fontsize=11)
+    right.set_title(
+        f"{len(splits)} random splits (dots) and their mean (bars)", fontsize=11
+    )
     right.set_xlim(left=0)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -161,10 +169,17 @@ def draw(splits: list[dict[str, Outcome]], names: list[str], out: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--out", type=Path, default=Path("out/soil_carbon.png"), help="where the picture goes"
+        "--out",
+        type=Path,
+        default=Path("out/soil_carbon.png"),
+        help="where the picture goes",
     )
     parser.add_argument("--splits", type=int, default=5, help="number of random splits")
-    parser.add_argument("--slow", action="store_true", help="fit the lasso and stacking, too")
-    parser.add_argument("--jobs", type=int, default=-1, help="splits that are fitted at once")
+    parser.add_argument(
+        "--slow", action="store_true", help="fit the lasso and stacking, too"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=-1, help="splits that are fitted at once"
+    )
     options = parser.parse_args()
     main(options.out, options.splits, options.slow, options.jobs)

@@ -460,7 +460,7 @@ def drawn_map():
         inside += sorted(path.name for path in (SOURCE / package).glob("*.[ch]"))
         modules = ", ".join(name for name in inside if not name.endswith("__init__"))
         text = f"{package:<13}{sentence}{': ' * bool(modules)}{modules}"
-        blocks.append(textwrap.fill(text, 120, subsequent_indent=" " * 13, break_on_hyphens=False))
+        blocks.append(textwrap.fill(text, 88, subsequent_indent=" " * 13, break_on_hyphens=False))
     return "\n".join(blocks) + "\n"
 
 

@@ -75,6 +75,15 @@ def _is_ours(warning, page):
     return Path(warning.filename) == page or PACKAGE in Path(warning.filename).parents
 
 
+def test_code_fits_the_column_of_its_page():
+    """The formatter breaks code, but neither strings nor docstrings."""
+    for page in PAGES:
+        source = page.read_text(encoding="utf-8")
+        code = source[source.index('\n"""\n', 3) :].splitlines()
+        long = [line for line in code if len(line) > 88 and not line.startswith("#")]
+        assert not long, (page.stem, long)
+
+
 def test_pages_are_gallery_pages():
     """A title with its line, text in cells, no download, and no link to a page that is not there."""
     for page in PAGES:

@@ -9,7 +9,7 @@ from typing import Any
 
 from docutils import nodes
 
-PAGES = {"theory", "reproduce"}
+PAGES = {"theory", "theory/paper", "reproduce"}
 INDEXED = re.compile(
     r"(?<![\w`/.])([A-Za-z\u0391-\u03c9‖][\u0300-\u036f²]?)_(\{[^{}]*\}|\*|[A-Za-z0-9∞]{1,4}(?![\w.]*\())"
 )

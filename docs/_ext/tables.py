@@ -1,4 +1,6 @@
-"""Cells of numbers stay on one line; a table that is too wide scrolls by itself."""
+"""Cells of numbers stay on one line, long names go on below, and tables of many columns are set in
+smaller type; a table that is still too wide scrolls by itself.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +11,38 @@ from docutils import nodes
 
 NUMBERS = re.compile(r"(?=.*\d)[-+±\d.,;:()%≤<>e ]+( ?(x|s|ms|µs|GB|MB|kB|n))?")
 
+LONGEST_NUMBER = 17  # +0.0068 ± 0.0021; a list of sizes may go on below
+MANY_COLUMNS = 6
+CELL = re.compile(r"<t[dh][^>]*>.*?</t[dh]>", re.DOTALL)
+NAME = re.compile(r'(?<=<span class="pre">)[^<]{16,}(?=</span>)')
 EMPTY_HEAD = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
 
 
-def mark_numbers(app: Any, doctree: nodes.document) -> None:
-    """Give cells that hold numbers a class of their own."""
+def mark_tables(app: Any, doctree: nodes.document) -> None:
+    """Give tables of many columns, and cells that hold numbers, a class of their own."""
+    for group in doctree.findall(nodes.tgroup):
+        if group["cols"] >= MANY_COLUMNS:
+            group.parent["classes"].append("many-columns")
     for cell in doctree.findall(nodes.entry):
-        if NUMBERS.fullmatch(cell.astext().strip()):
+        text = cell.astext().strip()
+        if len(text) <= LONGEST_NUMBER and NUMBERS.fullmatch(text):
             cell["classes"].append("number")
 
 
-def name_no_empty_heads(
-    app: Any, page: str, template: str, context: dict[str, Any], doctree: Any
-) -> None:
-    """An empty cell in the head of a table is a cell, not a heading without words."""
+def edit_cells(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """An empty cell in the head of a table is a cell, not a heading without words; a long name in a
+    cell may go on below after an underscore or a point, a long call where its arguments begin.
+    """
     if "body" in context:
-        context["body"] = EMPTY_HEAD.sub("<td></td>", context["body"])
+        body = CELL.sub(lambda cell: NAME.sub(_with_breaks, cell[0]), context["body"])
+        context["body"] = EMPTY_HEAD.sub("<td></td>", body)
+
+
+def _with_breaks(name: re.Match[str]) -> str:
+    return re.sub(r"(?<=[_.=(,/])(?=\w)", "<wbr/>", name[0])
 
 
 def setup(app: Any) -> dict[str, Any]:
-    app.connect("doctree-read", mark_numbers)
-    app.connect("html-page-context", name_no_empty_heads)
+    app.connect("doctree-read", mark_tables)
+    app.connect("html-page-context", edit_cells)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

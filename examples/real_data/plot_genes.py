@@ -32,7 +32,9 @@ def simulate(n, kind, rng):
     )
     factors = rng.standard_normal((n + 500, FACTORS))
     X = factors @ loadings + 1.5 * rng.standard_normal((n + 500, GENES))
-    signal = factors[:, :3].sum(axis=1) if kind == "pathways" else X[:, MARKERS].sum(axis=1)
+    signal = (
+        factors[:, :3].sum(axis=1) if kind == "pathways" else X[:, MARKERS].sum(axis=1)
+    )
     y = signal + 0.5 * signal.std() * rng.standard_normal(n + 500)
     return X[:n], y[:n], X[n:], y[n:]
 
@@ -49,7 +51,10 @@ models = {
     "lasso": LassoCV(alphas=30, eps=0.02, cv=5),
     "ensemble": AdaptiveOLSEnsembleRegressor(random_state=0),
 }
-KINDS = {"pathways": "outcome follows pathways", "markers": "outcome follows five genes"}
+KINDS = {
+    "pathways": "outcome follows pathways",
+    "markers": "outcome follows five genes",
+}
 scores = {kind: np.empty((6, len(models))) for kind in KINDS}
 weights = {kind: [] for kind in KINDS}
 for kind in KINDS:
@@ -61,7 +66,10 @@ for kind in KINDS:
         weights[kind].append(fitted[-1].scheme_weights_)
     print(kind)
     for i, name in enumerate(models):
-        mean, error = scores[kind][:, i].mean(), scores[kind][:, i].std(ddof=1) / np.sqrt(6)
+        mean, error = (
+            scores[kind][:, i].mean(),
+            scores[kind][:, i].std(ddof=1) / np.sqrt(6),
+        )
         print(f"  {name:>13}: R2 {mean:.2f} +- {error:.2f}")
 
 # %%
@@ -90,8 +98,14 @@ plt.show()
 
 for kind, of_data_sets in weights.items():
     schemes = ("uniform", "ridge", "power", "lasso", "sparse", "null")
-    means = {scheme: np.mean([one.get(scheme, 0.0) for one in of_data_sets]) for scheme in schemes}
-    print(f"{kind:>9}: " + ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in means.items()))
+    means = {
+        scheme: np.mean([one.get(scheme, 0.0) for one in of_data_sets])
+        for scheme in schemes
+    }
+    print(
+        f"{kind:>9}: "
+        + ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in means.items())
+    )
 
 # %%
 # Which genes?
@@ -101,10 +115,13 @@ for kind, of_data_sets in weights.items():
 # that keep the gene too. It is a measure of trust, not a test: no error rate is controlled (heuristic).
 
 X, y, *_ = simulate(70, "markers", np.random.default_rng(0))
-model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(StandardScaler().fit_transform(X), y)
+model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(
+    StandardScaler().fit_transform(X), y
+)
 frequency = model.selection_frequency_
 print("markers:", {gene: round(float(frequency[gene]), 2) for gene in MARKERS})
 others = np.setdiff1d(np.arange(GENES), MARKERS)
 print(
-    f"other genes kept in at least half of the folds: {(frequency[others] >= 0.5).sum()} of {len(others)}"
+    "other genes kept in at least half of the folds: "
+    f"{(frequency[others] >= 0.5).sum()} of {len(others)}"
 )

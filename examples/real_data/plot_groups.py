@@ -53,7 +53,8 @@ by_patients = AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5), random_state=0).fit
 for name, model in (("visits held out", by_visits), ("patients held out", by_patients)):
     error = np.mean((model.predict(X_new) - y_new) ** 2)
     print(
-        f"{name:>17}: estimated error {-model.best_score_:.2f}, error for new patients {error:.2f}"
+        f"{name:>17}: estimated error {-model.best_score_:.2f}, error for new "
+        f"patients {error:.2f}"
     )
     print(f"{'':>17}  {model.inclusion_.sum():.0f} of 80 columns per member on average")
 
@@ -75,12 +76,15 @@ except ValueError as error:
 COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9)
 measured = {"visits held out": [], "patients held out": []}
 for coverage in COVERAGES:
-    for fractions, model in zip(measured.values(), (by_visits, by_patients), strict=True):
+    for fractions, model in zip(
+        measured.values(), (by_visits, by_patients), strict=True
+    ):
         low, high = model.predict_interval(X_new, coverage).T
         fractions.append(np.mean((low <= y_new) & (y_new <= high)))
 for name, fractions in measured.items():
     print(
-        f"{name:>17}: intervals for 90 % contain {fractions[-1]:.0%} of the visits of new patients"
+        f"{name:>17}: intervals for 90 % contain {fractions[-1]:.0%} of the "
+        "visits of new patients"
     )
 
 # %%
@@ -91,8 +95,20 @@ for name, fractions in measured.items():
 
 figure, ax = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 ax.plot([0.5, 0.9], [0.5, 0.9], color="black", lw=1, ls="--", label="as asked for")
-ax.plot(COVERAGES, measured["patients held out"], "o-", color="#0072B2", label="patients held out")
-ax.plot(COVERAGES, measured["visits held out"], "s-", color="#D55E00", label="visits held out")
+ax.plot(
+    COVERAGES,
+    measured["patients held out"],
+    "o-",
+    color="#0072B2",
+    label="patients held out",
+)
+ax.plot(
+    COVERAGES,
+    measured["visits held out"],
+    "s-",
+    color="#D55E00",
+    label="visits held out",
+)
 ax.set(xlabel="coverage asked for", ylabel="visits of new patients inside", ylim=(0, 1))
 ax.set_xticks(COVERAGES)
 ax.spines[["top", "right"]].set_visible(False)

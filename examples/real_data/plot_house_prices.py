@@ -30,14 +30,18 @@ def sell(n):
         {
             "area": rng.gamma(9, 15, n),
             "age": rng.uniform(0, 100, n),
-            "neighbourhood": rng.choice(NEIGHBOURHOODS, n, p=popularity / popularity.sum()),
+            "neighbourhood": rng.choice(
+                NEIGHBOURHOODS, n, p=popularity / popularity.sum()
+            ),
             "condition": rng.choice(
                 ["poor", "fair", "good", "renovated"], n, p=[0.1, 0.4, 0.4, 0.1]
             ),
             "heating": rng.choice(["gas", "oil", "heat pump", "district", "wood"], n),
         }
     )
-    quality = houses["condition"].map({"poor": -40, "fair": 0, "good": 20, "renovated": 60})
+    quality = houses["condition"].map(
+        {"poor": -40, "fair": 0, "good": 20, "renovated": 60}
+    )
     price = (
         100
         + 2.2 * houses["area"]
@@ -53,7 +57,8 @@ new_houses, new_price = sell(5000)
 print(houses.head(4).to_string())
 counts = houses["neighbourhood"].value_counts()
 print(
-    f"{len(counts)} neighbourhoods were seen; {(counts <= 3).sum()} were seen at most three times"
+    f"{len(counts)} neighbourhoods were seen; {(counts <= 3).sum()} were seen at "
+    "most three times"
 )
 
 # %%
@@ -89,7 +94,10 @@ for name, model in models.items():
     error = np.sqrt(np.mean((model.predict(new_houses) - new_price) ** 2))
     print(f"{name:>13}: error on new houses {error:.1f} thousand")
 encoded = encode.fit_transform(houses)
-print(f"{encoded.shape[1]} columns of rank {np.linalg.matrix_rank(encoded - encoded.mean())}")
+print(
+    f"{encoded.shape[1]} columns of rank "
+    f"{np.linalg.matrix_rank(encoded - encoded.mean())}"
+)
 
 # %%
 # Rare neighbourhoods
@@ -98,12 +106,18 @@ print(f"{encoded.shape[1]} columns of rank {np.linalg.matrix_rank(encoded - enco
 # The premium of a neighbourhood with two sales is mostly noise, and least squares reproduces it. A member without its
 # column predicts the overall mean for such houses; the average of the members lies between the two.
 
-figure, axes = plt.subplots(1, 3, figsize=(9, 3.6), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(
+    1, 3, figsize=(9, 3.6), layout="constrained", sharex=True, sharey=True
+)
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     coef = pd.Series(model[-1].coef_, index=model[0].get_feature_names_out())
     found = coef[[f"neighbourhood_{place}" for place in counts.index]].to_numpy()
     known = premium[counts.index].to_numpy()
-    miss = found - np.average(found, weights=counts) - (known - np.average(known, weights=counts))
+    miss = (
+        found
+        - np.average(found, weights=counts)
+        - (known - np.average(known, weights=counts))
+    )
     ax.axhline(0, color="0.7", lw=1)
     ax.plot(counts, miss, "o", ms=5, alpha=0.8, color="#0072B2")
     rare = counts.to_numpy() <= 3
@@ -111,7 +125,8 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     ax.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
     ax.spines[["top", "right"]].set_visible(False)
     print(
-        f"{name:>13}: root mean square error of rare premiums {np.sqrt(np.mean(miss[rare] ** 2)):5.1f} thousand"
+        f"{name:>13}: root mean square error of rare premiums "
+        f"{np.sqrt(np.mean(miss[rare] ** 2)):5.1f} thousand"
     )
 axes[0].set_ylabel("premium, estimated minus true\n(thousands)")
 plt.show()

@@ -47,15 +47,23 @@ for i, s in enumerate(COLUMNS):
         X, y, truth = draw(s, seed)
         for j, model in enumerate(models.values()):
             risk[i, seed, j] = np.sum((model.fit(X, y).coef_ - truth) ** 2)
-        weights[i] += [model.scheme_weights_.get(scheme, 0.0) / DATA_SETS for scheme in SCHEMES]
+        weights[i] += [
+            model.scheme_weights_.get(scheme, 0.0) / DATA_SETS for scheme in SCHEMES
+        ]
 
-print("mean excess error, and the standard error of its difference to the adaptive ensemble")
+print(
+    "mean excess error, and the standard error of its difference to the adaptive "
+    "ensemble"
+)
 print("columns with signal " + "".join(f"{name:>22}" for name in models))
 for s, risks in zip(COLUMNS, risk, strict=True):
     spread = (risks - risks[:, -1:]).std(axis=0, ddof=1) / np.sqrt(DATA_SETS)
     print(
         f"{s:>19} "
-        + "".join(f"{m:>13.3f} +- {e:.3f}" for m, e in zip(risks.mean(axis=0), spread, strict=True))
+        + "".join(
+            f"{m:>13.3f} +- {e:.3f}"
+            for m, e in zip(risks.mean(axis=0), spread, strict=True)
+        )
     )
 
 # %%
@@ -91,7 +99,11 @@ for scheme, heights, colour in zip(SCHEMES, weights.T, colours, strict=True):
 right.set_xticks(range(len(COLUMNS)), COLUMNS)
 right.set(xlabel="columns with signal, of 150", ylabel="weight in the ensemble")
 right.legend(
-    title="schemes", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), reverse=True
+    title="schemes",
+    frameon=False,
+    loc="center left",
+    bbox_to_anchor=(1, 0.5),
+    reverse=True,
 )
 left.set_xticks(COLUMNS, COLUMNS)
 left.minorticks_off()
@@ -112,6 +124,14 @@ plt.show()
 
 X, y, truth = draw(3, seed=0)
 model = AdaptiveOLSEnsembleRegressor().fit(X, y)
-print("columns with signal:", np.flatnonzero(truth), "with coefficients", truth[:3].round(2))
+print(
+    "columns with signal:",
+    np.flatnonzero(truth),
+    "with coefficients",
+    truth[:3].round(2),
+)
 print("selected columns:   ", np.flatnonzero(model.selected_))
-print("kept in this fraction of the folds:", model.selection_frequency_[model.selected_].round(2))
+print(
+    "kept in this fraction of the folds:",
+    model.selection_frequency_[model.selected_].round(2),
+)

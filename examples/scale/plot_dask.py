@@ -18,7 +18,9 @@ from dask.distributed import Client, LocalCluster
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
 
-cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
+cluster = LocalCluster(
+    n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+)
 client = Client(cluster)
 
 random = da.random.default_rng(0)
@@ -36,8 +38,13 @@ print(X)
 
 on_cluster = OLSEnsembleRegressor(300, max_features=12, random_state=0).fit(X, y)
 X_here, y_here = X.compute(), y.compute()
-in_memory = OLSEnsembleRegressor(300, max_features=12, random_state=0).fit(X_here, y_here)
-print(f"largest difference of coefficients: {np.abs(on_cluster.coef_ - in_memory.coef_).max():.1e}")
+in_memory = OLSEnsembleRegressor(300, max_features=12, random_state=0).fit(
+    X_here, y_here
+)
+print(
+    "largest difference of coefficients: "
+    f"{np.abs(on_cluster.coef_ - in_memory.coef_).max():.1e}"
+)
 print("prediction of a Dask array is one:", on_cluster.predict(X))
 
 # %%
@@ -51,7 +58,10 @@ print("prediction of a Dask array is one:", on_cluster.predict(X))
 from olsen.displays import CoefficientDisplay
 
 tuned = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
-print(f"criterion {tuned.criterion_}, error {-tuned.best_score_:.2f}; the noise has variance 25")
+print(
+    f"criterion {tuned.criterion_}, error {-tuned.best_score_:.2f}; the noise "
+    "has variance 25"
+)
 print(f"columns a sparse model would keep: {np.flatnonzero(tuned.selected_)}")
 
 display = CoefficientDisplay.from_estimator(tuned, top=12)

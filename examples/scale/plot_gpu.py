@@ -51,7 +51,9 @@ N, P, MEMBERS, SIZE = 4000, 2000, 200, 800
 
 
 def fit_on_device():
-    """An ensemble of an array on the GPU, and its largest difference to the one of the same array on the CPU."""
+    """An ensemble of an array on the GPU, and its largest difference to the one of the
+    same array on the CPU.
+    """
     generator = torch.Generator("cuda").manual_seed(0)
     X = torch.randn(N, P, device="cuda", dtype=torch.float64, generator=generator)
     y = X @ torch.ones(P, device="cuda", dtype=torch.float64) / np.sqrt(P)
@@ -69,12 +71,18 @@ def fit_on_device():
 if why_not is None:
     model, prediction, difference = fit_on_device()
     print(
-        f"coefficients are on {model.coef_.device}, predictions on {prediction.device}; solver {model.solver_}"
+        f"coefficients are on {model.coef_.device}, predictions on "
+        f"{prediction.device}; solver {model.solver_}"
     )
     print(f"largest difference to the fit on the CPU: {difference:.1e}")
 else:
-    print(f"would fit {MEMBERS} members of {SIZE} columns to {N} x {P} numbers on the GPU,")
-    print("predict there, and compare the coefficients with the coefficients from the CPU")
+    print(
+        f"would fit {MEMBERS} members of {SIZE} columns to {N} x {P} numbers on "
+        "the GPU,"
+    )
+    print(
+        "predict there, and compare the coefficients with the coefficients from the CPU"
+    )
 
 # %%
 # Does it fit?
@@ -91,19 +99,37 @@ def gigabytes(n, p, k):
 
 if why_not is None:
     taken = torch.cuda.max_memory_allocated() / 1e9
-    print(f"the fit above: {taken:.2f} GB taken, {gigabytes(N, P, MEMBERS):.2f} GB by the rule")
+    print(
+        f"the fit above: {taken:.2f} GB taken, {gigabytes(N, P, MEMBERS):.2f} GB "
+        "by the rule"
+    )
 for p in (1_000, 10_000, 40_000):
-    print(f"50 000 rows, {p:>6} columns, 1000 members: {gigabytes(50_000, p, 1000):5.1f} GB")
+    print(
+        f"50 000 rows, {p:>6} columns, 1000 members: "
+        f"{gigabytes(50_000, p, 1000):5.1f} GB"
+    )
 
 figure, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
 columns = np.geomspace(200, 50_000, 100)
-for k, colour, style in ((100, "#0072B2", "-"), (1000, "#E69F00", "--"), (10_000, "#D55E00", "-.")):
-    ax.loglog(columns, gigabytes(50_000, columns, k), style, color=colour, label=f"{k} members")
+for k, colour, style in (
+    (100, "#0072B2", "-"),
+    (1000, "#E69F00", "--"),
+    (10_000, "#D55E00", "-."),
+):
+    ax.loglog(
+        columns,
+        gigabytes(50_000, columns, k),
+        style,
+        color=colour,
+        label=f"{k} members",
+    )
 for size in (8, 24, 80):
     ax.axhline(size, color="0.7", lw=1, zorder=0)
     ax.text(210, size, f"{size} GB", va="bottom", color="0.3", fontsize="small")
 ax.set(
-    xlabel="columns", ylabel="memory on the device (GB)", title="50 000 rows in double precision"
+    xlabel="columns",
+    ylabel="memory on the device (GB)",
+    title="50 000 rows in double precision",
 )
 ax.set_xticks([1000, 10_000, 50_000], ["1000", "10 000", "50 000"])
 ax.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])

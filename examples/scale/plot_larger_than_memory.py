@@ -35,12 +35,15 @@ y = X @ truth + rng.standard_normal(len(X))
 np.save(here / "X.npy", X)
 np.save(here / "y.npy", y)
 pq.write_table(
-    pa.table({**{f"x{j}": X[:, j] for j in range(40)}, "target": y}), here / "table.parquet"
+    pa.table({**{f"x{j}": X[:, j] for j in range(40)}, "target": y}),
+    here / "table.parquet",
 )
 
 
 def read_blocks():
-    """Blocks of rows, from a database or an instrument, say; called again if a second pass is needed."""
+    """Blocks of rows, from a database or an instrument, say; called again if a second
+    pass is needed.
+    """
     for start in range(0, len(X), 7000):
         yield X[start : start + 7000], y[start : start + 7000]
 
@@ -57,7 +60,8 @@ fits = {
 }
 for name, model in fits.items():
     print(
-        f"{name}: largest difference to the fit in memory {np.abs(model.coef_ - reference.coef_).max():.1e}"
+        f"{name}: largest difference to the fit in memory "
+        f"{np.abs(model.coef_ - reference.coef_).max():.1e}"
     )
 
 # %%
@@ -67,7 +71,8 @@ stream = new_model()
 for rows, targets in read_blocks():
     stream.partial_fit(rows, targets)
 print(
-    f"partial_fit, 8 batches: largest difference {np.abs(stream.coef_ - reference.coef_).max():.1e}"
+    "partial_fit, 8 batches: largest difference "
+    f"{np.abs(stream.coef_ - reference.coef_).max():.1e}"
 )
 
 # %%
@@ -80,14 +85,18 @@ print(
 tuned = AdaptiveOLSEnsembleRegressor(random_state=0).fit(here / "X.npy", here / "y.npy")
 size = tuned.inclusion_.sum()
 print(
-    f"{size:.1f} of 40 columns per member on average, error {-tuned.best_score_:.3f} by {tuned.criterion_} (noise: 1)"
+    f"{size:.1f} of 40 columns per member on average, error "
+    f"{-tuned.best_score_:.3f} by {tuned.criterion_} (noise: 1)"
 )
 X_new = rng.standard_normal((4000, 40))
 y_new = X_new @ truth + rng.standard_normal(len(X_new))
 low, high = tuned.predict_interval(X_new, coverage=0.9).T
-print(f"90 % intervals hold {np.mean((low <= y_new) & (y_new <= high)):.1%} of new rows")
 print(
-    f"standard errors of the coefficients: {tuned.coef_std().min():.4f} to {tuned.coef_std().max():.4f}"
+    f"90 % intervals hold {np.mean((low <= y_new) & (y_new <= high)):.1%} of new rows"
+)
+print(
+    f"standard errors of the coefficients: {tuned.coef_std().min():.4f} to "
+    f"{tuned.coef_std().max():.4f}"
 )
 
 # %%
@@ -100,7 +109,9 @@ print(
 megabytes, peaks = [], []
 for blocks in (1, 2, 4, 8):
     path = here / f"X{blocks}.npy"
-    grown = np.lib.format.open_memmap(path, "w+", dtype=np.float64, shape=(blocks * len(X), 40))
+    grown = np.lib.format.open_memmap(
+        path, "w+", dtype=np.float64, shape=(blocks * len(X), 40)
+    )
     for b in range(blocks):
         grown[b * len(X) : (b + 1) * len(X)] = X
     grown.flush()

@@ -30,7 +30,9 @@ y, y_new = (
     X_new @ truth + 0.3 * rng.standard_normal(2000),
 )
 
-model = OLSEnsembleRegressor(n_estimators=500, max_features=30, random_state=0).fit(X, y)
+model = OLSEnsembleRegressor(n_estimators=500, max_features=30, random_state=0).fit(
+    X, y
+)
 display = ConvergenceDisplay.from_estimator(model, X_new, y_new)
 for k in (1, 10, 100, 500):
     print(f"{k:>4} members: error {display.error[k - 1]:.3f}")
@@ -46,7 +48,8 @@ plt.show()
 
 for fraction in (0.1, 0.01, 0.001):
     print(
-        f"members for a variance of {fraction:.1%} of the error: {model.members_needed(fraction)}"
+        f"members for a variance of {fraction:.1%} of the error: "
+        f"{model.members_needed(fraction)}"
     )
 
 # %%
@@ -66,7 +69,10 @@ for fraction in FRACTIONS:
         for seed in range(40)
     ]
     measured.append(np.var(draws, axis=0, ddof=1).mean() / ((high - low) / 2) ** 2)
-    print(f"{k:>5} members: {fraction:.2%} of the error requested, {measured[-1]:.2%} measured")
+    print(
+        f"{k:>5} members: {fraction:.2%} of the error requested, "
+        f"{measured[-1]:.2%} measured"
+    )
 
 figure, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
 needed = [model.members_needed(fraction) for fraction in FRACTIONS]
@@ -89,11 +95,16 @@ plt.show()
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 small = OLSEnsembleRegressor(100, max_features=30, random_state=0).fit(X, y)
-same = all(np.array_equal(small.feature_subsets_[i], model.feature_subsets_[i]) for i in range(100))
+same = all(
+    np.array_equal(small.feature_subsets_[i], model.feature_subsets_[i])
+    for i in range(100)
+)
 print(f"the first 100 of 500 members are those of an ensemble of 100: {same}")
 
 tuned = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
 print(f"size tuned: {tuned.n_estimators_} members of {tuned.max_features_} columns")
 adaptive = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
-weights = ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in adaptive.scheme_weights_.items())
+weights = ", ".join(
+    f"{weight:.0%} {scheme}" for scheme, weight in adaptive.scheme_weights_.items()
+)
 print(f"adaptive: {adaptive.n_estimators_} members ({weights})")

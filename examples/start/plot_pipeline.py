@@ -42,7 +42,9 @@ def bicycles(n):
     )
     price = 900 * np.exp(-0.08 * table["age"]) - 25 * (table["weight"] - 13)
     price += table["kind"].map({"city": 0, "road": 300, "cargo": 900, "mountain": 200})
-    price += table["state"].map({"worn": -150, "good": 0, "like new": 200}) + rng.normal(0, 120, n)
+    price += table["state"].map(
+        {"worn": -150, "good": 0, "like new": 200}
+    ) + rng.normal(0, 120, n)
     table.loc[rng.random(n) < 0.1, "weight"] = np.nan
     return table, price.rename("price")
 
@@ -65,9 +67,9 @@ encode = ColumnTransformer(
         ("state", OrdinalEncoder(categories=[["worn", "good", "like new"]]), ["state"]),
     ]
 )
-pipeline = make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)).fit(
-    table, price
-)
+pipeline = make_pipeline(
+    encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)
+).fit(table, price)
 print(f"R2 on new bicycles: {pipeline.score(new_table, new_price):.3f}")
 
 # %%
@@ -83,10 +85,13 @@ olsen.save(pipeline, here / "bicycles.skops")
 again = olsen.load(here / "bicycles.skops")
 ends = olsen.predict_interval(again, new_table, coverage=0.9)
 print(
-    f"loaded again, largest difference: {np.abs(again.predict(new_table) - pipeline.predict(new_table)).max():.1e}"
+    "loaded again, largest difference: "
+    f"{np.abs(again.predict(new_table) - pipeline.predict(new_table)).max():.1e}"
 )
 print(
-    f"intervals hold {np.mean((ends[:, 0] <= new_price) & (new_price <= ends[:, 1])):.1%} of the new prices"
+    "intervals hold "
+    f"{np.mean((ends[:, 0] <= new_price) & (new_price <= ends[:, 1])):.1%} "
+    "of the new prices"
 )
 
 # %%
@@ -107,7 +112,14 @@ def shell(*words):
     return printed.getvalue()
 
 
-options = ["--target", "price", "--missing", "mean", "--ordinal", "state=worn<good<like new"]
+options = [
+    "--target",
+    "price",
+    "--missing",
+    "mean",
+    "--ordinal",
+    "state=worn<good<like new",
+]
 print(shell("fit", "sold.csv", *options, "--out", "sold.skops"))
 
 # %%
@@ -126,9 +138,15 @@ print(shell("show", "sold.skops"))
 from olsen.displays import IntervalDisplay
 
 from_shell = pd.read_csv(StringIO(answer))
-figure, axes = plt.subplots(2, 1, figsize=(7.2, 6), height_ratios=[2, 1], layout="constrained")
+figure, axes = plt.subplots(
+    2, 1, figsize=(7.2, 6), height_ratios=[2, 1], layout="constrained"
+)
 display = IntervalDisplay.from_predictions(
-    new_price, from_shell["predicted_price"], from_shell[["lower", "upper"]], coverage=0.9, ax=axes
+    new_price,
+    from_shell["predicted_price"],
+    from_shell[["lower", "upper"]],
+    coverage=0.9,
+    ax=axes,
 )
 display.ax_.set(ylabel="price", xlabel="predicted price")
 plt.show()

@@ -27,7 +27,9 @@ from olsen.datasets import load_soil_carbon
 
 soil = load_soil_carbon()
 X, X_test, y, y_test = train_test_split(soil.data, soil.target, random_state=0)
-print(f"{len(X)} training spectra, {len(X_test)} test spectra, {X.shape[1]} wavelengths")
+print(
+    f"{len(X)} training spectra, {len(X_test)} test spectra, {X.shape[1]} wavelengths"
+)
 
 figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 scale = plt.cm.ScalarMappable(LogNorm(0.3, 10), "viridis")
@@ -59,10 +61,16 @@ errors = {}
 for name, model in models.items():
     model.fit(X, y)
     errors[name] = np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
-    print(f"{name:>22}: R2 {model.score(X_test, y_test):6.3f}, error {errors[name]:.3f} g/100 g")
+    print(
+        f"{name:>22}: R2 {model.score(X_test, y_test):6.3f}, error "
+        f"{errors[name]:.3f} g/100 g"
+    )
 
 weights = models["adaptive ensemble"].scheme_weights_
-print("weights:", ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in weights.items()))
+print(
+    "weights:",
+    ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in weights.items()),
+)
 
 # %%
 # This is a single split: another ``random_state`` changes every number above. The command ``olsen compare`` repeats

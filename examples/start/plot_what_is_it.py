@@ -49,7 +49,10 @@ for member in members:
 
 by_hand = members.mean(axis=0)
 predicted = y.mean() + (X_new - X.mean(axis=0)) @ by_hand
-print(f"R2 of the loop on new rows: {1 - np.mean((y_new - predicted) ** 2) / np.var(y_new):.2f}")
+print(
+    "R2 of the loop on new rows: "
+    f"{1 - np.mean((y_new - predicted) ** 2) / np.var(y_new):.2f}"
+)
 
 # %%
 # The estimator
@@ -61,10 +64,13 @@ print(f"R2 of the loop on new rows: {1 - np.mean((y_new - predicted) ** 2) / np.
 
 from olsen import OLSEnsembleRegressor
 
-model = OLSEnsembleRegressor(n_estimators=300, max_features=20, random_state=0).fit(X, y)
+model = OLSEnsembleRegressor(n_estimators=300, max_features=20, random_state=0).fit(
+    X, y
+)
 print(f"R2 of the ensemble on new rows: {model.score(X_new, y_new):.2f}")
 print(
-    f"correlation of its coefficients with those of the loop: {np.corrcoef(model.coef_, by_hand)[0, 1]:.3f}"
+    "correlation of its coefficients with those of the loop: "
+    f"{np.corrcoef(model.coef_, by_hand)[0, 1]:.3f}"
 )
 
 # %%
@@ -73,9 +79,14 @@ print(
 
 plt.figure(figsize=(6, 3), layout="constrained")
 plt.imshow(
-    model.feature_subsets_.mask()[:12], cmap="Blues", aspect="auto", extent=(0.5, 60.5, 12.5, 0.5)
+    model.feature_subsets_.mask()[:12],
+    cmap="Blues",
+    aspect="auto",
+    extent=(0.5, 60.5, 12.5, 0.5),
 )
-plt.gca().set(title="columns of the first twelve members", xlabel="column", ylabel="member")
+plt.gca().set(
+    title="columns of the first twelve members", xlabel="column", ylabel="member"
+)
 plt.show()
 
 # %%
@@ -111,9 +122,16 @@ plt.show()
 scores = []
 for _ in range(20):
     X, y = draw_rows(80)
-    fits = OLSEnsembleRegressorCV(random_state=0), RidgeCV(alphas=np.logspace(-3, 4, 50))
-    scores.append([fit.fit(X, y).score(X_new, y_new) for fit in (*fits, LinearRegression())])
+    fits = (
+        OLSEnsembleRegressorCV(random_state=0),
+        RidgeCV(alphas=np.logspace(-3, 4, 50)),
+    )
+    scores.append(
+        [fit.fit(X, y).score(X_new, y_new) for fit in (*fits, LinearRegression())]
+    )
 for name, mean in zip(
-    ("tuned ensemble", "tuned ridge", "least squares"), np.mean(scores, axis=0), strict=True
+    ("tuned ensemble", "tuned ridge", "least squares"),
+    np.mean(scores, axis=0),
+    strict=True,
 ):
     print(f"mean R2 of {name} on new rows: {mean:.2f}")

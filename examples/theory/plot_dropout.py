@@ -39,10 +39,13 @@ trained = DropoutRegressor(
     max_features=ALPHA, rescale=True, solver="sgd", tol=0.001, random_state=0
 ).fit(X, y)
 print(
-    f"trained for {trained.n_iter_} steps, relative distance {distance(trained.coef_, exact.coef_):.1e}"
+    f"trained for {trained.n_iter_} steps, relative distance "
+    f"{distance(trained.coef_, exact.coef_):.1e}"
 )
 least_squares = LinearRegression().fit(X, y)
-print(f"for comparison, least squares: {distance(least_squares.coef_, exact.coef_):.1e}")
+print(
+    f"for comparison, least squares: {distance(least_squares.coef_, exact.coef_):.1e}"
+)
 
 # %%
 # In PyTorch
@@ -90,7 +93,8 @@ for alpha in (0.3, 0.7, 0.9):
     dropout = DropoutRegressor(max_features=alpha, rescale=True).fit(X, y)
     ridge = Ridge(alpha=len(X) * (1 - alpha) / alpha).fit(X, y)
     print(
-        f"alpha {alpha}: largest difference of coefficients {np.abs(dropout.coef_ - ridge.coef_).max():.1e}"
+        f"alpha {alpha}: largest difference of coefficients "
+        f"{np.abs(dropout.coef_ - ridge.coef_).max():.1e}"
     )
 
 # %%
@@ -105,9 +109,12 @@ for alpha in (0.3, 0.7, 0.9):
 def paths(X, y, alphas):
     """Norms of the coefficients of both, relative to least squares."""
     size = np.linalg.norm(LinearRegression().fit(X, y).coef_)
-    dropout = [DropoutRegressor(alpha, rescale=True).fit(X, y).coef_ for alpha in alphas]
+    dropout = [
+        DropoutRegressor(alpha, rescale=True).fit(X, y).coef_ for alpha in alphas
+    ]
     ensemble = [
-        OLSEnsembleRegressor(400, float(alpha), random_state=0).fit(X, y).coef_ for alpha in alphas
+        OLSEnsembleRegressor(400, float(alpha), random_state=0).fit(X, y).coef_
+        for alpha in alphas
     ]
     return [np.linalg.norm(found, axis=1) / size for found in (dropout, ensemble)]
 

@@ -41,7 +41,9 @@ def effective(penalty, columns_per_row):
 
 
 def ridge_of(mu):
-    """Penalty of the ridge regression on all rows with this effective penalty, and its risk."""
+    """Penalty of the ridge regression on all rows with this effective penalty, and its
+    risk.
+    """
     penalty = mu * (N - np.sum(variances / (variances + mu)))
     coefficients = directions.T @ beta
     risk = theory.ridge_covariance_risk(variances, coefficients, penalty, SIGMA, n=N)
@@ -50,12 +52,16 @@ def ridge_of(mu):
 
 penalties = np.logspace(-2, 1, 40)
 aspects = np.logspace(-1, 1, 41)
-mu = np.array([[effective(penalty, aspect) for aspect in aspects] for penalty in penalties])
+mu = np.array(
+    [[effective(penalty, aspect) for aspect in aspects] for penalty in penalties]
+)
 curve = np.geomspace(mu.min(), mu.max(), 40)
 risk_of_curve = [ridge_of(value)[1] for value in curve]
 risk = CubicSpline(np.log(curve), risk_of_curve)(np.log(mu))
 best = int(np.argmin(risk_of_curve))
-print(f"best effective penalty {curve[best]:.3f}: excess risk {risk_of_curve[best]:.4f}")
+print(
+    f"best effective penalty {curve[best]:.3f}: excess risk {risk_of_curve[best]:.4f}"
+)
 
 # %%
 # Along a contour the penalty falls in a straight line as the columns per row grow, until there is none. Three points
@@ -71,7 +77,12 @@ levels = np.quantile(risk, np.linspace(0, 1, 16))
 filled = ax.contourf(aspects, penalties, risk, levels=levels, cmap="viridis_r")
 figure.colorbar(filled, ax=ax, label="excess risk", format="%.3f")
 ax.plot(path, target * (1 - slope * path), color="#D55E00", lw=2, label="lowest risk")
-ax.set(xscale="log", yscale="log", xlabel="columns per row of a member", ylabel="penalty per row")
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel="columns per row of a member",
+    ylabel="penalty per row",
+)
 ax.set_ylim(penalties[[0, -1]])
 ax.legend(loc="lower left")
 plt.show()
@@ -82,8 +93,12 @@ for aspect in checked_aspects:
     penalty = max(0.0, target * (1 - slope * aspect))
     n_samples = P / aspect
     options = {"n": N, "eta": n_samples / N, "penalty": penalty * n_samples}
-    checked.append(float(theory.covariance_risk(covariance, beta, 1.0, SIGMA, **options)))
-    print(f"{aspect:5.2f} columns per row, penalty {penalty:.4f}: risk {checked[-1]:.4f}")
+    checked.append(
+        float(theory.covariance_risk(covariance, beta, 1.0, SIGMA, **options))
+    )
+    print(
+        f"{aspect:5.2f} columns per row, penalty {penalty:.4f}: risk {checked[-1]:.4f}"
+    )
 
 # %%
 # Without a penalty
@@ -111,7 +126,12 @@ fitted_aspects = np.array([0.25, 2.0, 4.0, 8.0])
 fitted = []
 for aspect in fitted_aspects:
     model = OLSEnsembleRegressor(
-        20, 1.0, round(P / aspect), design="independent", fit_intercept=False, random_state=0
+        20,
+        1.0,
+        round(P / aspect),
+        design="independent",
+        fit_intercept=False,
+        random_state=0,
     ).fit(X, y)
     fitted.append((model.coef_ - beta) @ covariance @ (model.coef_ - beta))
 
@@ -122,9 +142,17 @@ ax.plot(grid, curves[:, 0], color="#E69F00", label="20 members, formula")
 ax.plot(grid, curves[:, 1], color="#0072B2", label="infinitely many members, formula")
 ax.plot(fitted_aspects, fitted, "o", color="#E69F00", label="20 members, fitted")
 ax.axhline(risk_of_curve[best], color="0.4", ls="--", label="best ridge regression")
-ax.set(xscale="log", ylim=(0, 0.3), xlabel="columns per row of a member", ylabel="excess risk")
+ax.set(
+    xscale="log",
+    ylim=(0, 0.3),
+    xlabel="columns per row of a member",
+    ylabel="excess risk",
+)
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False, loc="upper left")
 plt.show()
 for aspect, measured in zip(fitted_aspects, fitted, strict=True):
-    print(f"{aspect:.2f} columns per row: {measured:.4f}, formula {ridgeless(aspect)[0]:.4f}")
+    print(
+        f"{aspect:.2f} columns per row: {measured:.4f}, formula "
+        f"{ridgeless(aspect)[0]:.4f}"
+    )

@@ -24,7 +24,9 @@ import numpy as np
 from olsen import OLSEnsembleRegressor, theory
 
 P, C, RHO = 120, 0.1, 0.3
-MEMBERS = np.array([1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60])  # members of 120, ..., 2 columns
+MEMBERS = np.array(
+    [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60]
+)  # members of 120, ..., 2 columns
 covariance = C + (1 - C) * np.eye(P)
 signs = np.tile([1.0, -1.0], P // 2)
 beta = (RHO + np.sqrt(1 - RHO**2) * signs) / np.sqrt(P)
@@ -37,7 +39,9 @@ def shared_out(k, n, noise, penalty=0.0):
     member = theory.pair_risk(covariance, beta, first, first, noise**0.5, **options)
     if k == 1:
         return member
-    pair = theory.pair_risk(covariance, beta, first, first + P // k, noise**0.5, **options)
+    pair = theory.pair_risk(
+        covariance, beta, first, first + P // k, noise**0.5, **options
+    )
     return pair + (member - pair) / k
 
 
@@ -58,20 +62,34 @@ def simulated(k, n, trials=20):
     for trial in range(trials):
         X = rng.standard_normal((n, P)) @ root.T
         y = X @ beta + NOISE**0.5 * rng.standard_normal(n)
-        model = OLSEnsembleRegressor(k, 1 / k, fit_intercept=False, random_state=trial).fit(X, y)
+        model = OLSEnsembleRegressor(
+            k, 1 / k, fit_intercept=False, random_state=trial
+        ).fit(X, y)
         risks.append((model.coef_ - beta) @ covariance @ (model.coef_ - beta))
     return np.mean(risks)
 
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
-for k, colour in zip((1, 2, 4, 12), ("#D55E00", "#E69F00", "#009E73", "#0072B2"), strict=True):
-    ax.plot(rows / P, [shared_out(k, n, NOISE) for n in rows], color=colour, label=f"k = {k}")
+for k, colour in zip(
+    (1, 2, 4, 12), ("#D55E00", "#E69F00", "#009E73", "#0072B2"), strict=True
+):
+    ax.plot(
+        rows / P,
+        [shared_out(k, n, NOISE) for n in rows],
+        color=colour,
+        label=f"k = {k}",
+    )
     points = [simulated(k, n) for n in simulated_rows]
     ax.plot(simulated_rows / P, points, "o", ms=4, color=colour)
     print(
-        f"k = {k:>2}: formula {shared_out(k, 300, NOISE):.3f}, fitted {points[-1]:.3f} (300 rows)"
+        f"k = {k:>2}: formula {shared_out(k, 300, NOISE):.3f}, fitted "
+        f"{points[-1]:.3f} (300 rows)"
     )
-ax.set(ylim=(0, 1.5), xlabel="rows per column", ylabel="risk (lines: formula; points: fitted)")
+ax.set(
+    ylim=(0, 1.5),
+    xlabel="rows per column",
+    ylabel="risk (lines: formula; points: fitted)",
+)
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(title="members", frameon=False)
 plt.show()
@@ -85,14 +103,20 @@ plt.show()
 # far on the left, where it interpolates.
 
 noise_levels = np.linspace(0.0, 2.1, 43)
-risks = np.array([[shared_out(k, n, noise_levels * (1 - C)) for n in rows] for k in MEMBERS])
+risks = np.array(
+    [[shared_out(k, n, noise_levels * (1 - C)) for n in rows] for k in MEMBERS]
+)
 best = MEMBERS[np.argmin(risks, axis=0)]  # (rows, noise)
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 colours = plt.get_cmap("viridis", len(MEMBERS))
 places = np.searchsorted(MEMBERS, best)
-mesh = ax.pcolormesh(rows / P, noise_levels, places.T, cmap=colours, vmin=-0.5, vmax=11.5)
-bar = figure.colorbar(mesh, ax=ax, ticks=range(len(MEMBERS)), label="best number of members")
+mesh = ax.pcolormesh(
+    rows / P, noise_levels, places.T, cmap=colours, vmin=-0.5, vmax=11.5
+)
+bar = figure.colorbar(
+    mesh, ax=ax, ticks=range(len(MEMBERS)), label="best number of members"
+)
 bar.ax.set_yticklabels(MEMBERS)
 ax.set(xlabel="rows per column", ylabel="noise-to-signal ratio Z")
 plt.show()
@@ -115,7 +139,9 @@ def with_best_penalty(k, n, noise):
     def risk(log_penalty):
         return float(shared_out(k, n, noise, penalty=np.exp(log_penalty)))
 
-    return minimize_scalar(risk, bounds=(-7, 7), method="bounded", options={"xatol": 0.05}).fun
+    return minimize_scalar(
+        risk, bounds=(-7, 7), method="bounded", options={"xatol": 0.05}
+    ).fun
 
 
 few = (1, 2, 4, 12, 30)

@@ -24,7 +24,10 @@ from olsen.displays import RiskCurveDisplay
 GAMMA, SIGMA, MEMBERS = 2.0, 0.5, (1, 10, 100, np.inf)
 for k in MEMBERS:
     near, at_best = theory.limiting_risk(np.array([0.49, 0.3]), GAMMA, SIGMA, k=k)
-    print(f"{k:>5} members: risk {at_best:6.2f} at alpha = 0.3, {near:6.2f} at alpha = 0.49")
+    print(
+        f"{k:>5} members: risk {at_best:6.2f} at alpha = 0.3, {near:6.2f} at "
+        "alpha = 0.49"
+    )
 
 # %%
 # Simulation
@@ -40,7 +43,8 @@ grid = (
 )  # dense about the peak
 display = RiskCurveDisplay.from_theory(GAMMA, SIGMA, alpha=grid, k=MEMBERS)
 RiskCurveDisplay.from_simulation(
-    LinearProblem(n=60, p=120, sigma=SIGMA), alpha=[0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0], k=(1, 10, 100),
+    LinearProblem(n=60, p=120, sigma=SIGMA), k=(1, 10, 100),
+    alpha=[0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0],
     trials=15, ridge=False, ax=display.ax_,
 )  # fmt: skip
 display.ax_.set(ylim=(0.4, 2.5))
@@ -72,7 +76,9 @@ from olsen import OLSEnsembleRegressorCV
 rng = np.random.default_rng(1)
 truth = rng.standard_normal(120) / np.sqrt(120)
 X = rng.standard_normal((60, 120))
-model = OLSEnsembleRegressorCV(random_state=0).fit(X, X @ truth + SIGMA * rng.standard_normal(60))
+model = OLSEnsembleRegressorCV(random_state=0).fit(
+    X, X @ truth + SIGMA * rng.standard_normal(60)
+)
 sizes = model.cv_results_["param_max_features"]
 print(f"sizes it compared: {sizes.min()} to {sizes.max()} of 120 columns, with 60 rows")
 print(f"size it chose: {model.max_features_}")

@@ -36,7 +36,9 @@ def ridge_with(penalty, X, y):
 
 def distance(found, reference, spread):
     """Of coefficients, in units of the columns."""
-    return np.linalg.norm((found - reference) * spread) / np.linalg.norm(reference * spread)
+    return np.linalg.norm((found - reference) * spread) / np.linalg.norm(
+        reference * spread
+    )
 
 
 SIZE = 4
@@ -48,7 +50,10 @@ candidates = {
     "one penalty, standardised": Ridge(alpha=single).fit(X / spread, y).coef_ / spread,
 }
 for name, coef in candidates.items():
-    print(f"{name}: relative distance to 4000 members {distance(coef, ensemble.coef_, spread):.3f}")
+    print(
+        f"{name}: relative distance to 4000 members "
+        f"{distance(coef, ensemble.coef_, spread):.3f}"
+    )
 other = OLSEnsembleRegressor(4000, SIZE, random_state=1).fit(X, y)
 noise = distance(other.coef_, ensemble.coef_, spread) / np.sqrt(2)
 print(f"of another draw of the members, about {noise:.3f}")
@@ -64,9 +69,18 @@ for (name, coef), (colour, marker) in zip(
     candidates.items(), (("#0072B2", "o"), ("#E69F00", "s")), strict=True
 ):
     ax.plot(
-        ensemble.coef_ * spread, coef * spread, marker, color=colour, ms=6, alpha=0.8, label=name
+        ensemble.coef_ * spread,
+        coef * spread,
+        marker,
+        color=colour,
+        ms=6,
+        alpha=0.8,
+        label=name,
     )
-ax.set(xlabel="effect of a standard deviation, ensemble", ylabel="the same, ridge regression")
+ax.set(
+    xlabel="effect of a standard deviation, ensemble",
+    ylabel="the same, ridge regression",
+)
 ax.set_title(f"{SIZE} of 10 columns in a member")
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False)
@@ -102,13 +116,17 @@ for name, rows in KINDS.items():
         OLSEnsembleRegressor(4000, 20, random_state=1).fit(rows, target).coef_,
     )
     one = (
-        Ridge(alpha=equivalence.isotropic_penalty(rows / scale, 20)).fit(rows / scale, target).coef_
+        Ridge(alpha=equivalence.isotropic_penalty(rows / scale, 20))
+        .fit(rows / scale, target)
+        .coef_
         / scale
     )
     found.append(
         [
             distance(
-                ridge_with(equivalence.ridge_penalty(rows, 20), rows, target), reference, scale
+                ridge_with(equivalence.ridge_penalty(rows, 20), rows, target),
+                reference,
+                scale,
             ),
             distance(one, reference, scale),
             distance(other, reference, scale) / np.sqrt(2),
@@ -116,7 +134,8 @@ for name, rows in KINDS.items():
     )
     all_penalties, one_penalty, noise = found[-1]
     print(
-        f"{name:>14}: penalties {all_penalties:.3f}, one penalty {one_penalty:.3f}, noise of the draw {noise:.3f}"
+        f"{name:>14}: penalties {all_penalties:.3f}, one penalty "
+        f"{one_penalty:.3f}, noise of the draw {noise:.3f}"
     )
 
 # %%
@@ -124,10 +143,21 @@ for name, rows in KINDS.items():
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 places = np.arange(len(KINDS))
 for j, (name, colour, marker) in enumerate(
-    (("penalty for every column", "#0072B2", "o"), ("one penalty, standardised", "#E69F00", "s"))
+    (
+        ("penalty for every column", "#0072B2", "o"),
+        ("one penalty, standardised", "#E69F00", "s"),
+    )
 ):
     ax.plot(places, np.array(found)[:, j], marker, color=colour, ms=7, label=name)
-ax.plot(places, np.array(found)[:, 2], "_", color="black", ms=24, mew=2, label="noise of the draw")
+ax.plot(
+    places,
+    np.array(found)[:, 2],
+    "_",
+    color="black",
+    ms=24,
+    mew=2,
+    label="noise of the draw",
+)
 ax.set_xticks(places, KINDS)
 ax.set(
     xlabel="columns",
@@ -149,8 +179,11 @@ plt.show()
 
 wanted = Ridge(alpha=50.0).fit(white, white @ np.ones(60))
 probabilities = equivalence.inclusion_probabilities(white, 50.0)
-mimic = OLSEnsembleRegressor(4000, probabilities, sampling="bernoulli", random_state=0).fit(
-    white, white @ np.ones(60)
-)
+mimic = OLSEnsembleRegressor(
+    4000, probabilities, sampling="bernoulli", random_state=0
+).fit(white, white @ np.ones(60))
 print(f"degrees of freedom of the ridge regression: {probabilities.sum():.1f} of 60")
-print(f"relative distance of the ensemble to it: {distance(mimic.coef_, wanted.coef_, 1.0):.3f}")
+print(
+    "relative distance of the ensemble to it: "
+    f"{distance(mimic.coef_, wanted.coef_, 1.0):.3f}"
+)

@@ -22,9 +22,12 @@ from olsen.displays import CoefficientDisplay
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 X.columns = [
-    "age", "sex", "BMI", "blood pressure", "cholesterol", "LDL", "HDL", "chol. / HDL", "triglycerides", "glucose",
+    "age", "sex", "BMI", "blood pressure", "cholesterol", "LDL", "HDL",
+    "chol. / HDL", "triglycerides", "glucose",
 ]  # fmt: skip
-model = OLSEnsembleRegressor(n_estimators=1000, max_features=5, random_state=0).fit(X, y)
+model = OLSEnsembleRegressor(n_estimators=1000, max_features=5, random_state=0).fit(
+    X, y
+)
 print(model.summary(coverage=0.9).coefficients.round(2).to_string(index=False))
 
 # %%
@@ -33,7 +36,10 @@ print(model.summary(coverage=0.9).coefficients.round(2).to_string(index=False))
 # mean about its sign. LDL and cholesterol go together (correlation 0.9): the sign of each coefficient depends
 # on whether a member also holds the other, and ``same_sign`` says so.
 
-print(f"correlation of LDL and cholesterol: {np.corrcoef(X['LDL'], X['cholesterol'])[0, 1]:.2f}")
+print(
+    "correlation of LDL and cholesterol: "
+    f"{np.corrcoef(X['LDL'], X['cholesterol'])[0, 1]:.2f}"
+)
 CoefficientDisplay.from_estimator(model, X=X)
 plt.show()
 
@@ -50,17 +56,22 @@ found, low, high, std = [], [], [], []
 for _ in range(300):
     rows = rng.standard_normal((80, 30))
     target = rows @ truth + rng.standard_normal(80)
-    ensemble = OLSEnsembleRegressor(200, max_features=12, random_state=0).fit(rows, target)
+    ensemble = OLSEnsembleRegressor(200, max_features=12, random_state=0).fit(
+        rows, target
+    )
     ends = ensemble.coef_interval(0.9)
     for results, value in zip(
-        (found, low, high, std), (ensemble.coef_, *ends.T, ensemble.coef_std()), strict=True
+        (found, low, high, std),
+        (ensemble.coef_, *ends.T, ensemble.coef_std()),
+        strict=True,
     ):
         results.append(value)
 found, low, high, std = map(np.array, (found, low, high, std))
 expected = found.mean(axis=0)
 
 print(
-    "     truth: expected coefficient, its spread over training sets, mean of coef_std(), 90 % intervals that hold"
+    "     truth: expected coefficient, its spread over training sets, mean of "
+    "coef_std(), 90 % intervals that hold"
 )
 for value in (1.0, -0.5, 0.0):
     columns = truth == value
@@ -69,7 +80,8 @@ for value in (1.0, -0.5, 0.0):
         for name, centre in (("the expected one", expected), ("the truth", truth))
     }
     print(
-        f"{value:>10}: {expected[columns].mean():+.2f}, {found[:, columns].std(axis=0).mean():.3f}, "
+        f"{value:>10}: {expected[columns].mean():+.2f}, "
+        f"{found[:, columns].std(axis=0).mean():.3f}, "
         f"{std[:, columns].mean():.3f}, "
         + ", ".join(f"{name} {fraction:.0%}" for name, fraction in holds.items())
     )

@@ -27,7 +27,8 @@ X, X_new, y, y_new = train_test_split(
 model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
 low, high = model.predict_interval(X_new, coverage=0.9).T
 print(
-    f"{np.mean((low <= y_new) & (y_new <= high)):.0%} of {len(y_new)} new patients are inside their 90 % intervals"
+    f"{np.mean((low <= y_new) & (y_new <= high)):.0%} of {len(y_new)} new "
+    "patients are inside their 90 % intervals"
 )
 
 # %%
@@ -36,7 +37,10 @@ print(
 # together.
 
 display = IntervalDisplay.from_estimator(model, X_new, y_new, coverage=0.9)
-print("coverage from the lowest to the highest predictions:", display.bin_coverage.round(2))
+print(
+    "coverage from the lowest to the highest predictions:",
+    display.bin_coverage.round(2),
+)
 display.ax_.set_ylabel("progression of the disease")
 plt.show()
 
@@ -77,7 +81,10 @@ for i in range(40):
 names = ("raw residuals", *METHODS)
 for name, found, size in zip(names, coverage.T, width.T, strict=True):
     error = found.std(ddof=1) / np.sqrt(len(found))
-    print(f"{name:>13}: covers {found.mean():.1%} +- {error:.1%}, mean width {size.mean():.2f}")
+    print(
+        f"{name:>13}: covers {found.mean():.1%} +- {error:.1%}, mean width "
+        f"{size.mean():.2f}"
+    )
 
 # %%
 
@@ -96,7 +103,10 @@ for j in range(len(names)):
     )
     ax.plot(coverage[:, j].mean(), 3 - j, "|", ms=26, mew=2.5, color="black")
 ax.set_yticks(range(3, -1, -1), names)
-ax.set(xlabel="fraction of the new rows inside, one point for each data set", ylim=(-0.5, 3.6))
+ax.set(
+    xlabel="fraction of the new rows inside, one point for each data set",
+    ylim=(-0.5, 3.6),
+)
 ax.spines[["top", "right", "left"]].set_visible(False)
 plt.show()
 

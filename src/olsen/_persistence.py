@@ -122,7 +122,9 @@ def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) ->
     >>> import olsen, tempfile, os
     >>> from olsen.datasets import load_soil_carbon
     >>> X, y = load_soil_carbon(return_X_y=True)
-    >>> model = olsen.OLSEnsembleRegressor(50, max_features=20, random_state=0).fit(X[:, ::10], y)
+    >>> model = olsen.OLSEnsembleRegressor(50, max_features=20, random_state=0).fit(
+    ...     X[:, ::10], y
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "carbon.skops")
     ...     olsen.save(model, path)
@@ -169,7 +171,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     --------
     >>> import olsen, tempfile, os
     >>> X = np.arange(12.0).reshape(6, 2) ** 2
-    >>> model = olsen.OLSEnsembleRegressor(10, max_features=1, random_state=0).fit(X, X[:, 0])
+    >>> model = olsen.OLSEnsembleRegressor(10, max_features=1, random_state=0).fit(
+    ...     X, X[:, 0]
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     olsen.save(model, os.path.join(folder, "m.skops"))
     ...     olsen.load(os.path.join(folder, "m.skops"))

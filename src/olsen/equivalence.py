@@ -276,7 +276,8 @@ def determinantal_risk(
 
     Examples
     --------
-    >>> X, beta = np.random.default_rng(0).standard_normal((40, 10)), np.full(10, 10**-0.5)
+    >>> X = np.random.default_rng(0).standard_normal((40, 10))
+    >>> beta = np.full(10, 10**-0.5)
     >>> risk = determinantal_risk(X, beta, 5, 0.5, k=[1, 10, np.inf])
     >>> bool(risk[0] > risk[1] > risk[2])
     True

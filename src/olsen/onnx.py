@@ -92,7 +92,9 @@ def register() -> None:
     --------
     >>> import skl2onnx  # doctest: +SKIP
     >>> olsen.onnx.register()  # doctest: +SKIP
-    >>> skl2onnx.to_onnx(make_pipeline(StandardScaler(), OLSEnsembleRegressor()).fit(X, y), X[:1])  # doctest: +SKIP
+    >>> skl2onnx.to_onnx(
+    ...     make_pipeline(StandardScaler(), OLSEnsembleRegressor()).fit(X, y), X[:1]
+    ... )  # doctest: +SKIP
     """
     shapes = _library(".common.shape_calculator").calculate_linear_regressor_output_shapes
     for estimator in ESTIMATORS:

@@ -22,7 +22,9 @@ The mean risk of simulated ensembles is close to the limit of Theorem 3.5:
 ...     y = X @ beta + sigma * rng.standard_normal(n)
 ...     columns = [reference.draw(p, round(alpha * p), rng) for _ in range(k)]
 ...     rows = [np.arange(n)] * k
-...     risks.append(reference.risk(reference.ensemble(X, y, columns, rows), beta))
+...     risks.append(
+...         reference.risk(reference.ensemble(X, y, columns, rows), beta)
+...     )
 >>> standard_error = np.std(risks, ddof=1) / np.sqrt(len(risks))
 >>> limit = reference.limiting_risk(alpha, gamma, sigma, k)
 >>> print(f"{np.mean(risks):.3f} +- {standard_error:.3f}, limit {limit:.3f}")

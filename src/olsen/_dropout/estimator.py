@@ -119,7 +119,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     >>> from olsen import DropoutRegressor
     >>> X, y = make_regression(n_samples=80, n_features=6, noise=20.0, random_state=0)
     >>> exact = DropoutRegressor(max_features=0.8, rescale=True).fit(X, y)
-    >>> trained = DropoutRegressor(max_features=0.8, rescale=True, solver="sgd", tol=0.002, random_state=0).fit(X, y)
+    >>> trained = DropoutRegressor(
+    ...     max_features=0.8, rescale=True, solver="sgd", tol=0.002, random_state=0
+    ... ).fit(X, y)
     >>> bool(abs(trained.coef_ - exact.coef_).max() < 0.01 * abs(exact.coef_).max())
     True
     """

@@ -174,8 +174,12 @@ class OLSEnsembleRegressor(FittedEnsemble):
     --------
     >>> from sklearn.datasets import make_regression
     >>> from olsen import OLSEnsembleRegressor
-    >>> X, y = make_regression(n_samples=80, n_features=60, noise=20.0, random_state=0)
-    >>> model = OLSEnsembleRegressor(n_estimators=200, max_features=20, random_state=0).fit(X, y)
+    >>> X, y = make_regression(
+    ...     n_samples=80, n_features=60, noise=20.0, random_state=0
+    ... )
+    >>> model = OLSEnsembleRegressor(
+    ...     n_estimators=200, max_features=20, random_state=0
+    ... ).fit(X, y)
     >>> model.predict(X[:2]).shape, model.solver_, model.n_fallbacks_
     ((2,), 'gram', 0)
     """

@@ -91,7 +91,9 @@ def predict_interval(
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
-    >>> model = make_pipeline(StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()).fit(X, X[:, 0])
+    >>> model = make_pipeline(
+    ...     StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()
+    ... ).fit(X, X[:, 0])
     >>> olsen.predict_interval(model, X[:2]).shape
     (2, 2)
     """
@@ -152,7 +154,9 @@ def predict_quantiles(
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
-    >>> model = make_pipeline(StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()).fit(X, X[:, 0])
+    >>> model = make_pipeline(
+    ...     StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()
+    ... ).fit(X, X[:, 0])
     >>> olsen.predict_quantiles(model, X[:2], [0.1, 0.5, 0.9]).shape
     (3, 2)
     """
@@ -204,7 +208,9 @@ def leverage(model: Any, X: Any) -> NDArray[np.float64]:
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
-    >>> model = make_pipeline(StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()).fit(X, X[:, 0])
+    >>> model = make_pipeline(
+    ...     StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()
+    ... ).fit(X, X[:, 0])
     >>> bool(olsen.leverage(model, [[20.0, 0.0, 0.0]])[0] > 2)
     True
     """
@@ -244,10 +250,16 @@ def summary(model: Any, coverage: float = 0.9, *, std: bool = True) -> Summary:
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import OneHotEncoder
     >>> rng = np.random.default_rng(0)
-    >>> table = pd.DataFrame({"area": rng.normal(size=80), "kind": rng.choice(["a", "b", "c"], 80)})
+    >>> table = pd.DataFrame(
+    ...     {"area": rng.normal(size=80), "kind": rng.choice(["a", "b", "c"], 80)}
+    ... )
     >>> price = table["area"] + 5 * (table["kind"] == "c") + rng.normal(size=80)
-    >>> encode = make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough")
-    >>> model = make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor()).fit(table, price)
+    >>> encode = make_column_transformer(
+    ...     (OneHotEncoder(), ["kind"]), remainder="passthrough"
+    ... )
+    >>> model = make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor()).fit(
+    ...     table, price
+    ... )
     >>> olsen.summary(model).effects["column"].tolist()
     ['kind', 'area']
     """

@@ -290,9 +290,14 @@ class SummaryMixin(BaseEstimator):
         >>> import numpy as np
         >>> from olsen import OLSEnsembleRegressor
         >>> X = np.random.default_rng(0).standard_normal((50, 3))
-        >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(X, X[:, 1])
+        >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(
+        ...     X, X[:, 1]
+        ... )
         >>> summary = model.summary()
-        >>> summary.coefficients["feature"].tolist(), summary.coefficients["same_sign"][1].item()
+        >>> (
+        ...     summary.coefficients["feature"].tolist(),
+        ...     summary.coefficients["same_sign"][1].item(),
+        ... )
         (['x0', 'x1', 'x2'], 1.0)
         >>> summary.effects["column"].tolist()[0], summary.facts["rows"]
         ('x1', '50')
@@ -316,7 +321,9 @@ class SummaryMixin(BaseEstimator):
         >>> import numpy as np
         >>> from olsen import OLSEnsembleRegressor
         >>> X = np.random.default_rng(0).standard_normal((50, 3))
-        >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(X, X[:, 1])
+        >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(
+        ...     X, X[:, 1]
+        ... )
         >>> plain = model.to_linear_regression()
         >>> type(plain).__name__, bool(np.allclose(plain.predict(X), model.predict(X)))
         ('LinearRegression', True)

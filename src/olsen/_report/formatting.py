@@ -160,7 +160,11 @@ def listed(names: list[str]) -> str:
 def with_error(value: float | None, error: float | None) -> str:
     """Format a difference with its standard error, which sets the number of digits; empty for None.
 
-    >>> with_error(0.0049171, 0.0042), with_error(-1234.5, 21.3), with_error(None, None)
+    >>> (
+    ...     with_error(0.0049171, 0.0042),
+    ...     with_error(-1234.5, 21.3),
+    ...     with_error(None, None),
+    ... )
     ('+0.0049 ± 0.0042', '-1234 ± 21', '')
     """
     if value is None:

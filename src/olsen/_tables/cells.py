@@ -257,7 +257,10 @@ def possible_decimals(strings: Any) -> list[str]:
     """Decimal marks with which all strings of an array are numbers.
 
     >>> import pyarrow as pa
-    >>> [possible_decimals(pa.array(strings)) for strings in (["1,234", "0,5"], ["1,234"], ["a"])]
+    >>> [
+    ...     possible_decimals(pa.array(strings))
+    ...     for strings in (["1,234", "0,5"], ["1,234"], ["a"])
+    ... ]
     [[','], ['.', ','], []]
     """
     return [mark for mark in PATTERNS if len(strings) and is_number(strings, mark).all()]

@@ -91,7 +91,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     --------
     >>> import pandas as pd
     >>> from olsen import TableEncoder
-    >>> table = pd.DataFrame({"price": ["$5.50", "$12.00"], "day": ["2024-01-31", "2024-02-01"]})
+    >>> table = pd.DataFrame(
+    ...     {"price": ["$5.50", "$12.00"], "day": ["2024-01-31", "2024-02-01"]}
+    ... )
     >>> TableEncoder().set_output(transform="pandas").fit_transform(table)
        price      day
     0    5.5  19753.0

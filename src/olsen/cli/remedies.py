@@ -42,7 +42,10 @@ def advice(changes: Iterable[tuple[str, str]]) -> str:
 def complete_command(arguments: Sequence[str], changes: Sequence[tuple[str, str]]) -> str:
     """The command with changed settings, as typed in a shell; empty if it could not be typed.
 
-    >>> complete_command(["fit", "t.csv", "--missing", "error"], [("drop", "a b"), ("missing", "mean")])
+    >>> complete_command(
+    ...     ["fit", "t.csv", "--missing", "error"],
+    ...     [("drop", "a b"), ("missing", "mean")],
+    ... )
     "olsen fit t.csv --drop 'a b' --missing mean"
     """
     if max((len(value) for _, value in changes), default=0) > MAX_VALUE_CHARACTERS:

@@ -4,7 +4,9 @@ Every class holds numbers, usually computed by one of its ``from_...`` methods. 
 draws the numbers, needs matplotlib (``pip install 'olsen[plot]'``).
 
 >>> from olsen import displays
->>> display = displays.RiskCurveDisplay.from_theory(gamma=2.0, sigma=1.0, k=(10, float("inf")))
+>>> display = displays.RiskCurveDisplay.from_theory(
+...     gamma=2.0, sigma=1.0, k=(10, float("inf"))
+... )
 >>> display.ax_.get_ylabel()
 'risk'
 """

@@ -49,10 +49,13 @@ class ConvergenceDisplay:
     >>> from sklearn.datasets import make_regression
     >>> from olsen import OLSEnsembleRegressor
     >>> from olsen.displays import ConvergenceDisplay
-    >>> X, y = make_regression(n_samples=90, n_features=40, noise=20.0, random_state=0)
+    >>> X, y = make_regression(
+    ...     n_samples=90, n_features=40, noise=20.0, random_state=0
+    ... )
     >>> model = OLSEnsembleRegressor(50, random_state=0).fit(X[:60], y[:60])
     >>> display = ConvergenceDisplay.from_estimator(model, X[60:], y[60:])
-    >>> bool(abs(display.error[-1] - ((model.predict(X[60:]) - y[60:]) ** 2).mean()) < 1e-6)
+    >>> error = ((model.predict(X[60:]) - y[60:]) ** 2).mean()
+    >>> bool(abs(display.error[-1] - error) < 1e-6)
     True
     """
 

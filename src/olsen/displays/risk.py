@@ -54,7 +54,12 @@ class RiskCurveDisplay:
     >>> from olsen.simulation import LinearProblem
     >>> display = RiskCurveDisplay.from_theory(gamma=0.5, sigma=1.0, k=(5, 50))
     >>> points = RiskCurveDisplay.from_simulation(
-    ...     LinearProblem(n=40, p=20), alpha=[0.2, 0.4, 0.6], k=(5, 50), trials=5, ridge=False, ax=display.ax_
+    ...     LinearProblem(n=40, p=20),
+    ...     alpha=[0.2, 0.4, 0.6],
+    ...     k=(5, 50),
+    ...     trials=5,
+    ...     ridge=False,
+    ...     ax=display.ax_,
     ... )
     >>> points.labels, points.standard_error.shape
     (['$k = 5$, simulated', '$k = 50$, simulated'], (2, 3))

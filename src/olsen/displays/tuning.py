@@ -190,7 +190,9 @@ class TuningPlaneDisplay:
     >>> from olsen import OLSEnsembleRegressorCV
     >>> from olsen.displays import TuningPlaneDisplay
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = OLSEnsembleRegressorCV(50, max_samples=[0.25, 0.5, 1.0], random_state=0).fit(X, y)
+    >>> model = OLSEnsembleRegressorCV(
+    ...     50, max_samples=[0.25, 0.5, 1.0], random_state=0
+    ... ).fit(X, y)
     >>> display = TuningPlaneDisplay.from_estimator(model)
     >>> bool(display.samples[display.best_index] == model.max_samples_)
     True

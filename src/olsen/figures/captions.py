@@ -62,7 +62,11 @@ def caption(name: str, table: Mapping[str, list[Any]], *, scale: str, rng: int) 
     Examples
     --------
     >>> from olsen.figures import caption, compute
-    >>> print(caption("figure1", compute("figure1", "quick"), scale="quick", rng=2020).source)
+    >>> print(
+    ...     caption(
+    ...         "figure1", compute("figure1", "quick"), scale="quick", rng=2020
+    ...     ).source
+    ... )
     Reproduction of Figure 1 of LeJeune, Javadi and Baraniuk (2020)
     """
     recipe = RECIPES[name]

@@ -131,8 +131,17 @@ def deviation(table: Mapping[str, list[Any]]) -> dict[str, dict[str, Any]]:
     Examples
     --------
     >>> from olsen.figures import deviation
-    >>> deviation({"kind": ["simulation"], "mean": [1.2], "expected": [1.0], "standard_error": [0.1],
-    ...            "status": ["exact"], "series": ["one"], "x": [3.0]})["exact"]
+    >>> deviation(
+    ...     {
+    ...         "kind": ["simulation"],
+    ...         "mean": [1.2],
+    ...         "expected": [1.0],
+    ...         "standard_error": [0.1],
+    ...         "status": ["exact"],
+    ...         "series": ["one"],
+    ...         "x": [3.0],
+    ...     }
+    ... )["exact"]
     {'largest': 2.0, 'points': 1, 'series': 'one', 'x': 3.0}
     """
     deviations: dict[str, dict[str, Any]] = {}

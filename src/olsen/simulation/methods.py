@@ -53,7 +53,9 @@ class Ensemble:
     Examples
     --------
     >>> from olsen.simulation import Ensemble, LinearProblem, run
-    >>> (estimate,) = run([(LinearProblem(30, 20), Ensemble(5, k=(1, 10)))], trials=4, rng=0)
+    >>> (estimate,) = run(
+    ...     [(LinearProblem(30, 20), Ensemble(5, k=(1, 10)))], trials=4, rng=0
+    ... )
     >>> estimate.mean.shape  # numbers of members, then risk, bias and variance
     (2, 3)
     """
@@ -197,7 +199,9 @@ class Estimator:
     --------
     >>> from olsen.simulation import Estimator, LinearProblem, run
     >>> lasso = Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False),))
-    >>> run([(LinearProblem(40, 10, coefficients="sparse"), lasso)], trials=2, rng=0)[0].trials
+    >>> run([(LinearProblem(40, 10, coefficients="sparse"), lasso)], trials=2, rng=0)[
+    ...     0
+    ... ].trials
     2
     """
 

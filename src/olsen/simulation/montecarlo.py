@@ -99,7 +99,9 @@ def run(
     --------
     >>> from olsen.simulation import Ensemble, LinearProblem, Ridge, run
     >>> problem = LinearProblem(n=40, p=20)
-    >>> ensemble, ridge = run([(problem, Ensemble(8)), (problem, Ridge(20.0))], trials=50, rng=0)
+    >>> ensemble, ridge = run(
+    ...     [(problem, Ensemble(8)), (problem, Ridge(20.0))], trials=50, rng=0
+    ... )
     >>> bool(abs(ensemble.mean[0, 0] - ridge.mean[0, 0]) < 0.1)
     True
     """

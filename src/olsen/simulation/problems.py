@@ -179,7 +179,9 @@ class LinearProblem:
     >>> sample = LinearProblem(20, 8, sigma=0.5, covariance="ar1").draw(rng=0)
     >>> sample.X.shape, round(float(np.sum(sample.beta**2)), 12)
     ((20, 8), 1.0)
-    >>> LinearProblem(20, 2, covariance=[[2.0, 1.0], [1.0, 2.0]], rows="rademacher").covariance_matrix()
+    >>> LinearProblem(
+    ...     20, 2, covariance=[[2.0, 1.0], [1.0, 2.0]], rows="rademacher"
+    ... ).covariance_matrix()
     array([[2., 1.],
            [1., 2.]])
     """

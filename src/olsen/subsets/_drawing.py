@@ -109,7 +109,11 @@ def permutations(
     Examples
     --------
     >>> from olsen.subsets import permutations
-    >>> bool((permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)).all())
+    >>> bool(
+    ...     (
+    ...         permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)
+    ...     ).all()
+    ... )
     True
     """
     raw = raw_keys(n_items + 1, start, stop, seed=seed, stream=stream)
@@ -275,7 +279,9 @@ def draw_members(
     Examples
     --------
     >>> from olsen.subsets import draw_members
-    >>> features, samples = draw_members(20, 10, 3, rng=0, max_features=4, max_samples=0.5)
+    >>> features, samples = draw_members(
+    ...     20, 10, 3, rng=0, max_features=4, max_samples=0.5
+    ... )
     >>> features.sizes.tolist(), samples.sizes.tolist()
     ([4, 4, 4], [10, 10, 10])
     """

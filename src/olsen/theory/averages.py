@@ -74,7 +74,9 @@ def covariance_risk(
     With identity covariance the risk depends on the drawn subsets only through the position of the
     signal:
 
-    >>> risk = covariance_risk(np.ones(40), np.full(40, 40**-0.5), 0.25, 1.0, n=60, k=5, rng=0)
+    >>> risk = covariance_risk(
+    ...     np.ones(40), np.full(40, 40**-0.5), 0.25, 1.0, n=60, k=5, rng=0
+    ... )
     >>> bool(abs(risk - 0.7279) < 0.005)
     True
     """

@@ -347,7 +347,9 @@ def pair_risks(
     Examples
     --------
     >>> Sigma = [[1.0, 0.5], [0.5, 1.0]]
-    >>> pair_risks(Sigma, [1.0, 0.0], [[0], [1]], 1.0, n=12, penalty=[0.0, 2.0]).round(4)
+    >>> pair_risks(
+    ...     Sigma, [1.0, 0.0], [[0], [1]], 1.0, n=12, penalty=[0.0, 2.0]
+    ... ).round(4)
     array([[0.1   , 0.018 ],
            [0.018 , 0.8677]])
     """
@@ -401,7 +403,11 @@ def ridge_covariance_risk(
 
     Examples
     --------
-    >>> float(ridge_covariance_risk(np.ones(100), np.full(100, 0.1), 50.0, 0.5**0.5, n=100).round(12))
+    >>> float(
+    ...     ridge_covariance_risk(
+    ...         np.ones(100), np.full(100, 0.1), 50.0, 0.5**0.5, n=100
+    ...     ).round(12)
+    ... )
     0.5
     """
     problem = checked_problem(Sigma, beta, Sigma_test)

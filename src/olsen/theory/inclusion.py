@@ -43,7 +43,11 @@ def diagonal_risk(
     Uniform probabilities on unit variances are the paper's limit:
 
     >>> p = 400
-    >>> float(diagonal_risk(np.ones(p), np.full(p, p**-0.5), np.full(p, 0.5), 0.5**0.5, n=400).round(12))
+    >>> float(
+    ...     diagonal_risk(
+    ...         np.ones(p), np.full(p, p**-0.5), np.full(p, 0.5), 0.5**0.5, n=400
+    ...     ).round(12)
+    ... )
     0.5
     """
     alpha, sigma, k, eta = letters(probabilities=probabilities, sigma=sigma, k=k, eta=eta)
@@ -123,12 +127,20 @@ def expected_diagonal_risk(
     --------
     Equal probabilities are `expected_risk` with ``sampling="bernoulli"``, whatever the signal:
 
-    >>> float(expected_diagonal_risk(np.ones(30), [1.0] + 29 * [0.0], np.full(30, 0.3), 0.5, n=40, k=5).round(4))
+    >>> float(
+    ...     expected_diagonal_risk(
+    ...         np.ones(30), [1.0] + 29 * [0.0], np.full(30, 0.3), 0.5, n=40, k=5
+    ...     ).round(4)
+    ... )
     0.6331
 
     A single non-zero coefficient needs only one column:
 
-    >>> float(expected_diagonal_risk(np.ones(30), [1.0] + 29 * [0.0], [1.0] + 29 * [0.0], 0.5, n=40, k=5).round(4))
+    >>> float(
+    ...     expected_diagonal_risk(
+    ...         np.ones(30), [1.0] + 29 * [0.0], [1.0] + 29 * [0.0], 0.5, n=40, k=5
+    ...     ).round(4)
+    ... )
     0.0066
     """
     alpha, sigma, k = letters(probabilities=probabilities, sigma=sigma, k=k)

@@ -56,7 +56,14 @@ def minimum_norm_risk(
     --------
     Four leave-one-quarter-out interpolators come within 1.2 % of optimal ridge (0.6404):
 
-    >>> round(float(minimum_norm_risk(100, 200, 200, 0.5, k=4, n_samples=75, design="balanced")), 4)
+    >>> round(
+    ...     float(
+    ...         minimum_norm_risk(
+    ...             100, 200, 200, 0.5, k=4, n_samples=75, design="balanced"
+    ...         )
+    ...     ),
+    ...     4,
+    ... )
     0.6476
     """
     n, p, m, tau = letters(n=n, p=p, n_features=n_features, n_samples=n_samples)

@@ -90,7 +90,10 @@ def limiting_bias(
 
     Examples
     --------
-    >>> round(float(limiting_bias(0.5, 0.5)), 6), round(float(limiting_bias(0.5, 0.5, k=1)), 6)
+    >>> (
+    ...     round(float(limiting_bias(0.5, 0.5)), 6),
+    ...     round(float(limiting_bias(0.5, 0.5, k=1)), 6),
+    ... )
     (0.285714, 0.666667)
     """
     alpha, gamma, k, eta, lam = letters(alpha=alpha, gamma=gamma, k=k, eta=eta, lam=lam)
@@ -121,7 +124,10 @@ def limiting_variance(
 
     Examples
     --------
-    >>> round(float(limiting_variance(0.5, 0.5, 1.0)), 6), round(float(limiting_variance(0.5, 0.5, 1.0, k=1)), 6)
+    >>> (
+    ...     round(float(limiting_variance(0.5, 0.5, 1.0)), 6),
+    ...     round(float(limiting_variance(0.5, 0.5, 1.0, k=1)), 6),
+    ... )
     (0.142857, 0.333333)
     """
     alpha, gamma, sigma = letters(alpha=alpha, gamma=gamma, sigma=sigma)
@@ -323,7 +329,10 @@ def required_members(
 
     Examples
     --------
-    >>> int(required_members(1.0, 0.5**0.5)), int(required_members(1.0, 0.5**0.5, design="balanced"))
+    >>> (
+    ...     int(required_members(1.0, 0.5**0.5)),
+    ...     int(required_members(1.0, 0.5**0.5, design="balanced")),
+    ... )
     (200, 100)
     """
     gamma, sigma, excess, eta = letters(gamma=gamma, sigma=sigma, excess=excess, eta=eta)

@@ -64,7 +64,10 @@ def optimal_mu(
 
     Examples
     --------
-    >>> round(float(optimal_mu(0.5, 1.0, 0.5**0.5)), 12), round(float(optimal_mu(0.25, 1.0, 0.5**0.5)), 4)
+    >>> (
+    ...     round(float(optimal_mu(0.5, 1.0, 0.5**0.5)), 12),
+    ...     round(float(optimal_mu(0.25, 1.0, 0.5**0.5)), 4),
+    ... )
     (1.0, 1.875)
     """
     mu, _ = _scale_and_shrinkage(alpha, gamma, sigma, k=k, eta=eta)
