@@ -67,10 +67,12 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         the schemes by weight.
     cv : None, int or cross-validation splitter, default=None
         How errors are estimated. None: in three random folds, which are drawn anew up to five times
-        where rows are few. An int or a splitter: k-fold, at most five folds of which are used; an
-        int cuts folds of neighbouring rows, as scikit-learn does, but folds of random rows where
-        the rows are not in memory. With an intercept every fold must leave at least two rows of
-        positive weight to train on.
+        where rows are few; fewer than nine rows are held out one by one. An int or a splitter:
+        k-fold. More than five folds are joined to five, so that ``cv=10`` compares schemes in five
+        folds of a fifth of the rows each; of a splitter whose test rows do not partition the
+        rows, the first five splits are used. An int cuts folds of neighbouring rows, as
+        scikit-learn does, but folds of random rows where the rows are not in memory. With an
+        intercept every fold must leave at least two rows of positive weight to train on.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
     keep_rows : bool, default=True
