@@ -19,10 +19,16 @@ EMPTY_HEAD = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
 
 
 def mark_tables(app: Any, doctree: nodes.document) -> None:
-    """Give tables of many columns, and cells that hold numbers, a class of their own."""
+    """Give tables of many columns, tables of numbers, and cells that hold numbers, a class of their
+    own.
+    """
     for group in doctree.findall(nodes.tgroup):
         if group["cols"] >= MANY_COLUMNS:
             group.parent["classes"].append("many-columns")
+        rows = [row for body in group.findall(nodes.tbody) for row in body.findall(nodes.row)]
+        values = [cell.astext().strip() for row in rows for cell in row.children[1:]]
+        if values and all(NUMBERS.fullmatch(value) for value in values if value):
+            group.parent["classes"].append("numbers")
     for cell in doctree.findall(nodes.entry):
         text = cell.astext().strip()
         if len(text) <= LONGEST_NUMBER and NUMBERS.fullmatch(text):

@@ -131,7 +131,7 @@ def main(name):
     folder = Path(name).resolve()
     for target, (platform, tag) in WHEELS.items():
         build(target, platform, tag, folder)
-    (linux,) = folder.glob("*-manylinux_2_17_x86_64*.whl")
+    (linux,) = folder.glob("*manylinux_2_17_x86_64.whl")
     for target, tag in UNTESTED.items():
         build_untested(target, tag, linux, folder / "untested")
     for wheel in sorted(folder.rglob("*.whl")):
