@@ -6,7 +6,7 @@ columns each. The ensemble of the paper draws columns uniformly; the adaptive on
 the signal, with weights found by cross-validation.
 
 A single split of the soils into training and test rows says little, so that several splits are drawn. The lasso and the
-stacking of ridge regression, lasso and PLS take about a minute a split, and are fitted with ``--slow`` only. The README
+stacking of ridge regression, lasso and PLS take minutes for each split, and are fitted with ``--slow`` only. The README
 has the picture of ``--splits 20 --slow``.
 """
 
@@ -32,6 +32,7 @@ from olsen.datasets import load_soil_carbon
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import MultipleLocator
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
 LEAST_SQUARES, RIDGE, LASSO, PLS, STACKING = (
@@ -158,6 +159,7 @@ def draw(splits: list[dict[str, Outcome]], names: list[str], out: Path) -> None:
     ax.set_ylim(len(drawn) - 0.5, -0.5)
     largest = max(split[name].error for split in splits for name in drawn)
     ax.set_xlim(0, 1.18 * largest)
+    ax.xaxis.set_major_locator(MultipleLocator(0.5))
     ax.set_xlabel("error on soils not used in the fit (g/100 g)")
     ax.set_title(
         f"{len(splits)} random splits (dots) and their mean (bar)", loc="right"
