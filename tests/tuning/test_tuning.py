@@ -306,12 +306,11 @@ def test_the_mixture_is_the_weighted_sum_of_penalised_fits_by_scikit_learn(seed)
         S = np.flatnonzero(variances > 0)
         root = np.sqrt(variances[S])
         total[S] += weight * root * Ridge(penalty, fit_intercept=False).fit(A[:, S] * root, b).coef_
-    uniform_weight = design.uniform_weight
-    if uniform_weight > 0:
-        members = OLSEnsembleRegressor(
-            max(100, round(1000 * uniform_weight)), design.max_features, random_state=design.seed
-        )
-        total += uniform_weight * members.fit(X, y).coef_
+    features, _ = design.uniform.draw(0, max(100, round(1000 * design.uniform_weight)))
+    for S in features:  # of which every column has a penalty, a fraction of its squared norm
+        length = np.linalg.norm(A[:, S], axis=0)
+        member = Ridge(design.uniform_penalty, fit_intercept=False).fit(A[:, S] / length, b)
+        total[S] += design.uniform_weight / len(features) * member.coef_ / length
     assert_allclose(model.coef_, model.scale_ * total, rtol=1e-7, atol=1e-9)
     assert sum(model.scheme_weights_.values()) == pytest.approx(1)
 
@@ -709,8 +708,9 @@ def test_out_of_bag_errors_need_rows_that_members_did_not_see():
 def test_schemes_that_one_target_cannot_use_have_the_errors_of_the_others():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 8))
-    Y = np.column_stack([X[:, 0], rng.standard_normal(100)])
-    model = AdaptiveOLSEnsembleRegressor(["lasso"]).fit(X, Y)
+    Y = np.column_stack([X[:, 0], np.full(100, 3.0)])
+    with pytest.warns(UserWarning, match="constant"):
+        model = AdaptiveOLSEnsembleRegressor(["lasso"]).fit(X, Y)
     assert model.scheme_weights_ == [{"lasso": 1.0}, {"null": 1.0}]
     assert model.cv_results_["param_scheme"].tolist() == ["lasso", "null", "mixture"]
     alone = AdaptiveOLSEnsembleRegressor(["lasso"]).fit(X, Y[:, 0]).cv_results_

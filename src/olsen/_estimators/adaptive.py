@@ -279,9 +279,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             max_features=selection.uniform_size,
             sampling="determinantal",
             fit_intercept=self.fit_intercept,
-            scheme_weights=scheme_weights / scheme_weights.sum()
-            if scheme_weights.sum() > 0
-            else np.ones(len(scheme_weights)),
+            scheme_weights=scheme_weights / max(scheme_weights.sum(), 1e-300),
             prior_variances=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(
                 -1, data.n_columns
             ),
@@ -353,7 +351,9 @@ def _fold_fits(selection: list[MixtureSelection], Y: Array | None) -> list[FoldF
 def _inclusion(selection: MixtureSelection, p: int) -> Array:
     """Probability of every column to be in a member."""
     choice = selection.choice
-    of_uniform = np.full(p, selection.uniform_size / p)
+    drawn = np.arange(p) if selection.column_order is None else selection.column_order
+    of_uniform = np.zeros(p)
+    of_uniform[drawn] = selection.uniform_size / len(drawn)
     null = choice.weights.get("null", 0.0)
     if null == 1:
         return of_uniform

@@ -858,7 +858,7 @@ def _sums_of_folds(folds: list[_PathFold] | list[_WidePathFold], threads: Thread
                 of_batches.append(
                     sum_pairs(fold.data, batch, sizes, n_pairs, threads, rows=fold.test_columns)
                 )
-            fold_sums.append(np.concatenate(of_batches))
+            fold_sums.append(of_batches[0] if len(of_batches) == 1 else np.concatenate(of_batches))
         return np.concatenate(fold_sums, axis=3)
 
     return sums

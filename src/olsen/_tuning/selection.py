@@ -8,7 +8,6 @@ All random choices use constant seeds: the same data give the same choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -234,23 +233,13 @@ class SelectionRows:
         """Targets (n, q) of the rows."""
         return self.problem.Y
 
-    def arranged(self) -> Iterator[Arranged]:
-        """Rows and columns in an order that depends on content, for groups of targets that have the
-        same; repeated rows are merged if there are no splits. Rows keep their order if folds follow
-        it.
+    def arranged(self) -> Arranged:
+        """Rows and columns in an order that depends on content; repeated rows are merged if there
+        are no splits. Rows keep their order if folds follow it.
         """
         merge_rows = self.splits is None and not self.by_index
-        groups: dict[bytes, list[int]] = {}
-        arrangements = {}
-        for t in range(self.problem.Y.shape[1]):
-            one = self.problem.targets_at(slice(t, t + 1))
-            arrangement = Arrangement.of(one, merge_rows=merge_rows)
-            key = arrangement.key
-            arrangements[key] = arrangement
-            groups.setdefault(key, []).append(t)
-        for key, targets in groups.items():  # one copy of X at a time
-            problem = arrangements[key].apply(self.problem.targets_at(np.array(targets)))
-            yield Arranged(replace(self, problem=problem), np.array(targets), arrangements[key])
+        arrangement = Arrangement.of(self.problem, merge_rows=merge_rows)
+        return Arranged(replace(self, problem=arrangement.apply(self.problem)), arrangement)
 
     def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
         """Risk curve of uniform members by the criterion asked for, for every number of rows for
@@ -457,11 +446,9 @@ class SelectionMoments:
         """The data with some of the targets."""
         return replace(self, folds=[fold.targets_at(which) for fold in self.folds])
 
-    def arranged(self) -> list[Arranged]:
-        """All targets with the columns in an order that depends on content; rows have none any
-        more.
-        """
-        columns = column_order(Moments.merge_all(self.folds).on_host())
+    def arranged(self) -> Arranged:
+        """Columns in an order that depends on content; rows have none any more."""
+        columns = column_order([fold.on_host() for fold in self.folds])
         away = self.away_from_mode
         ordered = replace(
             self,
@@ -469,8 +456,7 @@ class SelectionMoments:
             away_from_mode=None if away is None else away[columns],
         )
         no_rows = np.empty(0, dtype=np.int64)
-        all_targets = np.arange(self.folds[0].C.shape[1])
-        return [Arranged(ordered, all_targets, Arrangement(columns, no_rows, no_rows))]
+        return Arranged(ordered, Arrangement(columns, self.shape[1], no_rows, no_rows))
 
     def curves(self, options: SizeOptions, paths: Paths) -> list[_Curve]:
         """Risk curve of uniform members with all rows, by k-fold cross-validation or GCV."""
@@ -543,10 +529,9 @@ SelectionData = SelectionRows | SelectionMoments
 
 @dataclass(frozen=True)
 class Arranged:
-    """Data in an arrangement that some targets have in common."""
+    """Data in an arrangement."""
 
     data: SelectionData
-    targets: Indices  # positions of the targets
     arrangement: Arrangement
 
 
