@@ -70,7 +70,8 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
               \texttt{lam} = \kappa\Bigl(1 - \frac{\gamma}{1+\kappa}\Bigr)
 
     :math:`\kappa \ge 0` is the effective penalty, and the estimator that of equation (23) of the
-    paper, whose Proposition D.1 cites the risk. With :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
+    paper, which has the risk at the best penalty only (`optimal_ridge_risk`). With
+    :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
     at :math:`\alpha = \delta`, so ridge and the ensemble agree along the whole path, not at the
     optimum only. ``lam=0`` is ridgeless (minimum-norm) least squares.
 
@@ -162,8 +163,9 @@ def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
 
     .. math:: \frac12\Bigl(x + \sqrt{x^2 + 4\sigma^2}\Bigr), \qquad x = \frac{\gamma-1}{\gamma} - \sigma^2
 
-    Dobriban and Wager (2018, Theorem 2.1), in the paper's units. It equals :math:`1-\alpha_*`, the
-    risk of the best large ensemble: Theorem 3.6, equation (24), and the Theorem (preview).
+    Dobriban and Wager (2018, Theorem 2.1), in the paper's units: Proposition D.1, equation (74). It
+    equals :math:`1-\alpha_*`, the risk of the best large ensemble: Theorem 3.6, equation (24), and the
+    Theorem (preview).
 
     Status: theorem. Broadcasts.
 
