@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 import theory_simulation as sim
 from loops import case
-from olsen import subsets, theory
+from olsen import reference, subsets, theory
 from olsen.theory import _coin_rows, _distributions, finite
 
 GAMMA = np.geomspace(0.05, 20, 31)[:, None]
@@ -195,13 +195,12 @@ def test_required_balanced_members_have_the_excess_of_large_finite_samples():
 
 def ensemble_value(n, p, members, sigma):
     """Risk of given members, averaged over the position of a unit signal (all rows in use)."""
-    total = 0.0
-    for first, second in product(map(set, members), repeat=2):
-        n_shared = len(first & second)
-        inflation = n_shared / (n - n_shared - 1)
-        left_out = 1 - len(first | second) / p
-        total += left_out * (1 + inflation) + sigma**2 * inflation
-    return total / len(members) ** 2
+    subsets = [np.array(sorted(member), dtype=int) for member in members]
+    risks = [
+        reference.pair_bias(p, n, S_i, S_j) + reference.pair_variance(n, S_i, S_j, sigma)
+        for S_i, S_j in product(subsets, repeat=2)
+    ]
+    return np.mean(risks)
 
 
 def test_fixed_sizes():
