@@ -112,6 +112,41 @@ def test_the_risk_is_that_of_ridge_regression_along_both_paths():
                     theory.column_path(lam, gamma, 0.9 * delta)
 
 
+def test_the_risk_is_that_of_ridge_regression_along_the_path_of_any_covariance():
+    """For every number of rows down to the degrees of freedom, new rows of another covariance
+    included; identity covariance is `row_path`.
+    """
+    n = 60
+    p = 40
+    Sigma = sim.spiked(p, rng=1) * np.outer(np.geomspace(1, 0.2, p), np.geomspace(1, 0.2, p))
+    beta = sim.unit_signal(p, 5)
+    eigenvalues = np.linalg.eigvalsh(Sigma)
+    for penalty, test in [(2.0, None), (15.0, np.diag(np.arange(1.0, p + 1)))]:
+        options = {"n": n, "Sigma_test": test}
+        ridge = theory.ridge_covariance_risk(Sigma, beta, penalty, 0.6, **options)
+        mu = theory.effective_penalty(eigenvalues, n, penalty)
+        degrees = np.sum(eigenvalues / (eigenvalues + mu))
+        rows = np.append(np.arange(np.ceil(degrees), n, 7), n)
+        penalties = theory.covariance_row_path(eigenvalues, penalty, rows, n=n)
+        with case(penalty):
+            assert penalties[-1] == pytest.approx(penalty, rel=1e-12)
+            for tau, of_member in zip(rows, penalties, strict=True):
+                risk = theory.covariance_risk(
+                    Sigma, beta, 1.0, 0.6, eta=tau / n, penalty=of_member, **options
+                )
+                assert risk == pytest.approx(ridge, rel=1e-9)
+            end = theory.covariance_row_path(eigenvalues, penalty, degrees, n=n)
+            assert end == pytest.approx(0, abs=1e-9)
+            with pytest.raises(ValueError, match=f"degrees of freedom, {degrees:.6g}"):
+                theory.covariance_row_path(eigenvalues, penalty, 0.99 * degrees, n=n)
+    lam = np.array([[0.1], [2.0]])
+    etas = np.array([0.9, 0.97, 1.0])
+    path = theory.covariance_row_path(np.ones(p), lam * n, etas * n, n=n)
+    assert_allclose(path / n, theory.row_path(lam, p / n, etas), rtol=1e-9)
+    with_constant = theory.covariance_row_path(np.append(np.ones(p), 0), 6.0, 50, n=n)
+    assert with_constant == pytest.approx(theory.covariance_row_path(np.ones(p), 6.0, 50, n=n))
+
+
 # Budgets
 
 

@@ -102,7 +102,8 @@ def effective_penalty_of_ratio(lam: Floats, gamma: Floats) -> Floats:
 
 
 def row_path(lam: "ArrayLike", gamma: "ArrayLike", eta: "ArrayLike") -> "Floats":
-    r"""The penalty of members on a fraction `eta` of the rows that equals ``lam`` on all rows.
+    r"""The penalty of members on a fraction `eta` of the rows that equals ``lam`` on all rows, identity
+    covariance.
 
     .. math:: \frac{\lambda_\eta}{n} = \frac{(1-\delta)(\eta-\gamma\delta)}{\delta}, \qquad
               \delta = \texttt{alpha\_from\_penalty(lam, gamma)}
@@ -110,7 +111,8 @@ def row_path(lam: "ArrayLike", gamma: "ArrayLike", eta: "ArrayLike") -> "Floats"
     The large ensemble of ridge regressions on all columns has the same risk at every point of the
     path, from ``lam`` at ``eta=1`` to no penalty at ``eta = gamma * delta``, where members
     interpolate. Per row of a member, :math:`\lambda_\eta/(\eta n)` is linear in 1 / eta. The
-    path is that of Du, Patil and Kuchibhotla (2023) for identity covariance.
+    path is that of Du, Patil and Kuchibhotla (2023) for identity covariance; for any covariance:
+    `theory.covariance_row_path`.
 
     Status: asymptotic (`limiting_risk` depends on delta alone). Broadcasts.
 
@@ -131,14 +133,16 @@ def row_path(lam: "ArrayLike", gamma: "ArrayLike", eta: "ArrayLike") -> "Floats"
 
 
 def column_path(lam: "ArrayLike", gamma: "ArrayLike", alpha: "ArrayLike") -> "Floats":
-    r"""The penalty of members on a fraction `alpha` of the columns that equals ``lam`` on all.
+    r"""The penalty of members on a fraction `alpha` of the columns that equals ``lam`` on all, identity
+    covariance.
 
     .. math:: \frac{\lambda_\alpha}{n} = \frac{(\alpha-\delta)(1-\gamma\delta)}{\delta}, \qquad
               \delta = \texttt{alpha\_from\_penalty(lam, gamma)}
 
     The large ensemble of ridge regressions on all rows has the same risk at every point of the
     path, from ``lam`` at ``alpha=1`` to the paper's ensemble without penalty at ``alpha = delta``.
-    It is linear in alpha.
+    It is linear in alpha. With other covariances, members on random columns shrink other directions
+    than ridge regression does, and no penalty gives the same risk for every signal.
 
     Status: asymptotic (`limiting_risk` depends on delta alone). Broadcasts.
 
