@@ -75,7 +75,14 @@ SECTIONS = {
     "start": ["what_is_it", "spectra", "how_many_members", "pipeline"],
     "real_data": ["house_prices", "sparse_signals", "genes", "groups", "shap_onnx"],
     "uncertainty": ["intervals", "coefficients"],
-    "theory": ["ridge_equivalence", "interpolation_peak", "few_or_many", "equal_risk", "dropout"],
+    "theory": [
+        "ridge_equivalence",
+        "interpolation_peak",
+        "rows_and_columns",
+        "few_or_many",
+        "equal_risk",
+        "dropout",
+    ],
     "scale": ["larger_than_memory", "dask", "gpu"],
 }
 

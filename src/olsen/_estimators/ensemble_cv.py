@@ -63,7 +63,8 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     max_samples : int, float or array-like, default=1.0
         Rows per member, a count or a fraction. A list of candidates is tuned together with the
         columns: every number of rows has a path of sizes, and the pair with the least error is
-        chosen. Pairs near the interpolation peak (about as many columns as rows) are left out.
+        chosen. Members are least-squares fits: pairs near the interpolation peak (about as many
+        columns as rows) and beyond it are left out.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
         As in :class:`OLSEnsembleRegressor`. Infinitely many determinantal members of a tuned
         expected size are tuned ridge regression on standardised columns, exactly.
