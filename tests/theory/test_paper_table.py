@@ -130,6 +130,7 @@ def test_related_methods_have_their_papers():
         if line.startswith("| ") and cells[0] != "name":
             cited = re.search(r"\((.*)\)$", cells[0])[1].split("; ")
             with case(cells[0]):
+                assert len(re.findall(r"[.](?= |$)", cells[1])) == 2, "two sentences"
                 for citation in cited:
                     authors, year = re.fullmatch(r"(.*) (\d{4})", citation).groups()
                     assert (re.split(r",| and ", authors)[0], year) in papers
@@ -190,6 +191,16 @@ class TestFile:
             owner = self.dotted(node.value)
             return None if owner is None else f"{owner}.{node.attr}".lstrip(".")
         return None
+
+
+def test_the_paper_is_cited_in_the_same_way_everywhere():
+    pattern = r"@inproceedings\{lejeune2020implicit,.*?\n\}"
+    pages = (ROOT / "docs" / "cite.md", ROOT / "docs" / "theory" / "related.md")
+    entries = {re.search(pattern, page.read_text(encoding="utf-8"), re.S)[0] for page in pages}
+    assert len(entries) == 1
+    (entry,) = entries
+    for fact in ("volume    = {108}", "pages     = {3525--3535}", "year      = {2020}"):
+        assert fact in entry
 
 
 def test_every_named_test_is_one_test_whose_body_uses_the_functions_of_the_row():
