@@ -33,6 +33,7 @@ from olsen._members.penalised import (
 from olsen._tuning import combining
 from olsen.subsets import Subsets
 from olsen.subsets._design import schemes_of_members
+from random_problems import nearly_equal_columns
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=6), st.integers(1, 400))
@@ -193,11 +194,7 @@ def test_nearly_equal_columns_leave_the_result_to_no_seed(n_estimators):
     twelve seeds: a single member with coefficients in the thousands decided.
     """
     for number, schemes in ((2, ["uniform", "null"]), (4, ["uniform", "null"]), (2, "auto")):
-        rng = np.random.default_rng(number)
-        factors = rng.standard_normal((86, 6))
-        distinct = factors @ rng.standard_normal((6, 246)) + 0.5 * rng.standard_normal((86, 246))
-        X = np.repeat(distinct, 4, axis=1) + 1e-5 * rng.standard_t(1, (86, 984))
-        y = distinct @ rng.standard_normal(246) / np.sqrt(246) + 0.3 * rng.standard_normal(86)
+        X, y = nearly_equal_columns(number)
         scores = [
             AdaptiveOLSEnsembleRegressor(schemes, n_estimators=n_estimators, random_state=seed)
             .fit(X[:43], y[:43])

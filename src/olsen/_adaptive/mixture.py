@@ -14,6 +14,7 @@ from .._tuning.penalties import expected_sizes_of
 from .._tuning.risk_curves import Paths
 from .._tuning.selection import MAX_SIZES, ComparedInFolds, SelectionData, SizeOptions
 from .._tuning.selection import SEED as PATH_SEED
+from ..subsets import DrawnColumns
 from .choice import Choice, choose, null_choice
 from .schemes import LARGEST_ROW_FRACTION
 
@@ -34,7 +35,7 @@ class MixtureSelection:
     choice: Choice
     uniform_size: int  # columns of uniform members
     # columns that vary in an order by content, from which uniform members are drawn
-    column_order: Indices | None = None
+    drawn_columns: DrawnColumns | None = None
     prediction: Array | None = None  # (n, 1) of held-out rows
 
 
@@ -62,7 +63,10 @@ def _rearranged(
     choice = selection.choice.rearranged(arrangement)
     prediction = None if y is None else _held_out_prediction(choice, y)
     return replace(
-        selection, choice=choice, prediction=prediction, column_order=arrangement.columns
+        selection,
+        choice=choice,
+        prediction=prediction,
+        drawn_columns=DrawnColumns(arrangement.columns),
     )
 
 

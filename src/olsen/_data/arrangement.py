@@ -33,7 +33,6 @@ Indices = NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 TIE_TOL = 1e-9  # fraction of the largest value of a key: closer values count as equal
-MAX_ORDERED_TIES = 30  # sets of columns that tie by all keys, of which the order is then refined
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,9 @@ class Arrangement:
         """The arrangement of a problem; without `merge_rows` the order of the rows is kept."""
         n, p = problem.shape
         if not merge_rows:
-            columns, _ = _orders(_Standardised.of(problem))
+            columns, _ = _orders(StandardisedColumns.of(problem))
             return cls(columns, p, np.arange(n), np.arange(n))
-        unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
+        unweighted = StandardisedColumns.of(replace(problem, weight=None, fit_intercept=True))
         first, distinct_row = _distinct_rows(unweighted)
         n_repeats = n - len(first)
         # a single distinct row cannot be divided into folds
@@ -62,7 +61,7 @@ class Arrangement:
         if len(first) == n and problem.weight is None and problem.fit_intercept:
             columns, order = _orders(unweighted)
         else:
-            columns, order = _orders(_Standardised.of(_merged(problem, first, distinct_row)))
+            columns, order = _orders(StandardisedColumns.of(_merged(problem, first, distinct_row)))
         position = np.empty(len(first), dtype=np.int64)
         position[order] = np.arange(len(first))
         return cls(columns, p, first[order], position[distinct_row])
@@ -106,7 +105,7 @@ def _merged(problem: RowData, first: Indices, distinct_row: Indices) -> RowData:
     return replace(merged, weight=weight)
 
 
-def _distinct_rows(Z: _Standardised) -> tuple[Indices, Indices]:
+def _distinct_rows(Z: StandardisedColumns) -> tuple[Indices, Indices]:
     """Index of the first of all equal rows, and for every row the position of the first row that it
     equals.
     """
@@ -145,7 +144,7 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> b
 
 def order_of_content(rows: RowData) -> Indices:
     """Row indices in an order that depends on content alone, of which random folds are drawn."""
-    return _orders(_Standardised.of(rows))[1]
+    return _orders(StandardisedColumns.of(rows))[1]
 
 
 def column_order(folds: list[Moments]) -> Indices:
@@ -175,7 +174,7 @@ def _varying(order: Indices, varies: NDArray[np.bool_]) -> Indices:
     return order[varies[order]] if varies.any() else order
 
 
-def _orders(Z: _Standardised) -> tuple[Indices, Indices]:
+def _orders(Z: StandardisedColumns) -> tuple[Indices, Indices]:
     """Columns that vary and rows, in the order of their content."""
     row_sums = Z.times(np.ones((len(Z.unit), 1)))[:, 0]
     ranks = _Ranks(np.zeros(len(Z.unit), dtype=np.int64), _ranks([row_sums])).refined(Z)
@@ -194,7 +193,7 @@ class _Ranks:
     columns: Indices  # (p,)
     rows: Indices  # (n,)
 
-    def refined(self, Z: _Standardised) -> _Ranks:
+    def refined(self, Z: StandardisedColumns) -> _Ranks:
         """Rank columns by the ranks of rows and rows by those of columns in turn, until no rank is
         new.
         """
@@ -213,7 +212,7 @@ class _Ranks:
                 return _Ranks(columns, rows)
 
 
-def _ordered_by_targets(Z: _Standardised, ranks: _Ranks) -> _Ranks:
+def _ordered_by_targets(Z: StandardisedColumns, ranks: _Ranks) -> _Ranks:
     r"""Ranks of which those that tie are ordered by targets: rows by the mean size of
     :math:`\tilde y`, by :math:`\tilde y \circ (ZZ'W\tilde y)` and :math:`\tilde y` of the first
     target, and by their weights; columns by their products with the targets.
@@ -229,7 +228,7 @@ def _ordered_by_targets(Z: _Standardised, ranks: _Ranks) -> _Ranks:
     return _Ranks(_ranks([ranks.columns, np.sum(products**2, axis=1)]), _ranks(rows))
 
 
-def _without_tied_images(Z: _Standardised, ranks: _Ranks) -> _Ranks:
+def _without_tied_images(Z: StandardisedColumns, ranks: _Ranks) -> _Ranks:
     """Ranks of columns that tie for copies of each other alone.
 
     Columns that tie although they differ are images of each other under an exchange of rows, so that
@@ -239,7 +238,7 @@ def _without_tied_images(Z: _Standardised, ranks: _Ranks) -> _Ranks:
     copies = Copies.of(Z.transposed_times(random_numbers(len(ranks.rows), 2)))
     _, first, group = np.unique(copies.group, return_index=True, return_inverse=True)
     position = first[group]  # of the first copy of every column
-    for _ in range(MAX_ORDERED_TIES):
+    for _ in range(30):
         n_distinct = np.bincount(ranks.columns[first])
         if n_distinct.max(initial=1) == 1:
             return ranks
@@ -307,7 +306,7 @@ def random_numbers(count: int, sets: int) -> Array:
 
 
 @dataclass(frozen=True)
-class _Standardised:
+class StandardisedColumns:
     """Centred columns in units of their standard deviations, by their products.
 
     Small data are standardised; otherwise X stays as it is stored.
@@ -319,7 +318,7 @@ class _Standardised:
     explicit: Array | None  # (n, p) all standardised columns
 
     @classmethod
-    def of(cls, problem: RowData) -> _Standardised:
+    def of(cls, problem: RowData) -> StandardisedColumns:
         """Units of zero mark constant columns, whose standardised entries are zero."""
         mean = problem.means[0]
         total = problem.total_weight

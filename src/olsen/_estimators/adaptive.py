@@ -285,7 +285,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             ),
             penalties=np.array([scheme.penalty for scheme in choice.schemes]),
             uniform_penalty=choice.uniform_penalty,
-            column_order=selection.column_order,
+            drawn_columns=selection.drawn_columns,
         )
         design = data.complete(design)
         return design if np.isinf(self.n_estimators) else drawable(data, design)
@@ -351,7 +351,7 @@ def _fold_fits(selection: list[MixtureSelection], Y: Array | None) -> list[FoldF
 def _inclusion(selection: MixtureSelection, p: int) -> Array:
     """Probability of every column to be in a member."""
     choice = selection.choice
-    drawn = np.arange(p) if selection.column_order is None else selection.column_order
+    drawn = np.arange(p) if selection.drawn_columns is None else selection.drawn_columns.columns
     of_uniform = np.zeros(p)
     of_uniform[drawn] = selection.uniform_size / len(drawn)
     null = choice.weights.get("null", 0.0)

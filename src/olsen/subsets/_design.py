@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._compressed import Subsets, Threads
 from ._determinantal import Determinantal
 from ._drawing import draw_members, is_all, is_count, resolve_size
+from ._drawn_columns import DrawnColumns
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Design:
     uniform_penalty : float, default=0.0
         Penalty of every column of the uniform members of a mixture, as a fraction of the column's
         squared norm.
-    column_order : ndarray of shape (n_drawn,) or None, default=None
-        Columns from which uniform members are drawn, by position; None: all, in the order of the data.
+    drawn_columns : DrawnColumns or None, default=None
+        Items that are drawn in the place of columns; None: all columns, in the order of the data.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class Design:
     penalties: NDArray[np.float64] | None = None
     uniform_penalty: float = 0.0
     process: tuple[Determinantal, ...] | None = None
-    column_order: NDArray[np.int64] | None = None
+    drawn_columns: DrawnColumns | None = None
 
     @property
     def uniform(self) -> Design:
@@ -108,6 +109,11 @@ class Design:
         )
 
     @property
+    def n_items(self) -> int:
+        """Number of items from which columns are drawn."""
+        return self.n_columns if self.drawn_columns is None else self.drawn_columns.n_items
+
+    @property
     def all_rows(self) -> bool:
         """Whether members see every row."""
         return is_all(self.max_samples)
@@ -121,7 +127,7 @@ class Design:
             return self._draw_schemes(self.process, start, stop, threads), None
         features, samples = draw_members(
             self.n_rows,
-            self.n_columns if self.column_order is None else len(self.column_order),
+            self.n_items,
             stop,
             start=start,
             rng=self.seed,
@@ -133,9 +139,9 @@ class Design:
             distinct_rows=self.distinct_rows,
             threads=threads,
         )
-        if self.column_order is not None:
-            features = Subsets.stack(
-                [np.sort(self.column_order[subset]) for subset in features], self.n_columns
+        if self.drawn_columns is not None:
+            features = self.drawn_columns.of_members(
+                features, self.n_columns, start=start, seed=self.seed
             )
         return features, samples
 
