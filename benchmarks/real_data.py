@@ -3,7 +3,8 @@ equal terms.
 
     python benchmarks/real_data.py [FOLDER] [--ordinary] [--unusual] [--splits 20]
                                    [--only wine_red ...] [--models stacking raw_ridge ensemble]
-                                   [--jobs 2] [--json FILE] [--markdown FILE]
+                                   [--jobs 2] [--json FILE] [--reuse FILE] [--before FILE]
+                                   [--markdown FILE]
 
 FOLDER holds CSV files with a header, numbers only, and a column `target`; --ordinary adds those of
 ``ordinary.py``, --unusual those of ``unusual.py``.
@@ -18,6 +19,10 @@ FOLDER holds CSV files with a header, numbers only, and a column `target`; --ord
 - Standard errors are over splits, which share rows: they are somewhat too small.
 - A test row that is beyond twice the leverage of all training rows is far; the worst table is also
   named for the splits without such rows.
+- Seconds are those of one processor. ``--reuse`` takes the scores of the rivals, which do not change
+  with olsen, from the ``--json`` file of an earlier run with as many splits. ``--before`` compares the
+  model with that of another commit, from the ``--json`` file of a run with that commit's library.
+- Paired differences to a rival are means over tables, with their standard error over tables.
 """
 
 from __future__ import annotations
@@ -88,6 +93,7 @@ def stacking():
 RIVALS = {"stacking": stacking, "raw_ridge": PEERS["RidgeCV"]}
 RAW = {"raw_ridge"}  # models that see the columns as they are
 DEFAULT = "adaptive"
+BEFORE = "before"  # the same model of another commit
 OURS = {
     DEFAULT: AdaptiveOLSEnsembleRegressor,
     "ensemble": lambda: OLSEnsembleRegressorCV(random_state=0),  # of the paper
@@ -113,22 +119,40 @@ def score(X, y, train, test, name):
     model = (PEERS | RIVALS | OURS)[name]()
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
-        start = time.perf_counter()
+        start = time.process_time()
         model.fit(A, y[train])
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         left = y[test] - np.ravel(model.predict(B))
-        is_far = name == DEFAULT and model.leverage(B).max() > FAR
+        knows_leverage = name == DEFAULT and hasattr(model, "leverage")
+        is_far = knows_leverage and model.leverage(B).max() > FAR
     r2 = 1 - np.sum(left**2) / np.sum((y[test] - y[train].mean()) ** 2)
     return r2, seconds, is_far
 
 
-def measure(name, X, y, models, splits, jobs):
-    """One table: R2 and seconds of every model and split, and differences to the best peer."""
+def rare_columns(X):
+    """Number of columns that have their most frequent value in more than three quarters of the rows,
+    constant columns left out.
+    """
+    frequencies = [np.unique(column, return_counts=True)[1].max() / len(column) for column in X.T]
+    return int(np.sum([0.75 < frequency < 1 for frequency in frequencies]))
+
+
+def measure(name, X, y, models, splits, jobs, earlier=None):
+    """One table: R2 and seconds of every model and split, and differences to the best peer; the
+    scores of rivals may be those of an `earlier` row of the table.
+    """
     count = max(2, splits // 4) if len(y) > LARGE else splits
     pairs = list(ShuffleSplit(count, test_size=0.2, random_state=0).split(X))
-    work = [joblib.delayed(score)(X, y, *pair, model) for model in models for pair in pairs]
-    found = np.array(joblib.Parallel(jobs)(work)).reshape(len(models), count, 3)
-    r2, seconds, far = (dict(zip(models, found[..., i], strict=True)) for i in range(3))
+    known = {} if earlier is None else earlier["r2"]
+    known = {model: values for model, values in known.items() if len(values) == count}
+    to_fit = [model for model in models if model in OURS or model not in known]
+    work = [joblib.delayed(score)(X, y, *pair, model) for model in to_fit for pair in pairs]
+    scores = np.array(joblib.Parallel(jobs)(work)).reshape(len(to_fit), count, 3)
+    r2, seconds, far = (dict(zip(to_fit, scores[..., i], strict=True)) for i in range(3))
+    for model in set(models) - set(to_fit):
+        r2[model] = np.array(known[model])
+        seconds[model] = np.full(count, earlier["seconds"][model])
+    r2 = {model: r2[model] for model in models}
     best = max(PEERS, key=lambda peer: r2[peer].mean())
     near = far[DEFAULT] == 0
     best_near = max(PEERS, key=lambda peer: r2[peer][near].sum())
@@ -137,10 +161,11 @@ def measure(name, X, y, models, splits, jobs):
         "table": name,
         "rows": len(y),
         "columns": X.shape[1],
+        "rare_columns": rare_columns(X),
         "best": best,
         "r2": {model: values.tolist() for model, values in r2.items()},
         "seconds": {model: float(values.mean()) for model, values in seconds.items()},
-        "splits_with_far_rows": int(far[DEFAULT].sum()),
+        "far": far[DEFAULT].astype(bool).tolist(),
         "to_best_of_near_splits": float(to_best_near.mean()) if near.any() else None,
         "to_best": {
             model: {
@@ -173,11 +198,43 @@ def summarise(rows):
             "worst": float(values[0]),
             "seconds": float(sum(row["seconds"][model] for row in counted)),
         }
+    rivals = [rival for rival in (*RIVALS, BEFORE) if counted and rival in counted[0]["r2"]]
+    with_rare = [row for row in counted if row["rare_columns"]]
+    found["paired"] = {rival: paired(counted, rival) for rival in rivals}
+    found["paired_on_tables_with_rare_columns"] = {
+        rival: paired(with_rare, rival) for rival in rivals if with_rare
+    }
     near = [row for row in counted if row["to_best_of_near_splits"] is not None]
     if near:
         worst = min(near, key=lambda row: row["to_best_of_near_splits"])
         found["worst_of_near_splits"] = [worst["table"], worst["to_best_of_near_splits"]]
     return found
+
+
+def paired(rows, rival):
+    """Mean over tables of R2 less that of a rival, with its standard error, over all splits and over
+    those without far rows, and our seconds over the rival's.
+    """
+    differences = [np.subtract(row["r2"][DEFAULT], row["r2"][rival]) for row in rows]
+    near = [
+        d[~np.array(row["far"])]
+        for d, row in zip(differences, rows, strict=True)
+        if not all(row["far"])
+    ]
+    result = {}
+    for label, of_tables in (("all splits", differences), ("splits without far rows", near)):
+        means = np.array([values.mean() for values in of_tables])
+        result[label] = {
+            "tables": len(means),
+            "mean": float(means.mean()),
+            "standard_error": float(means.std(ddof=1) / len(means) ** 0.5)
+            if len(means) > 1
+            else None,
+            "median": float(np.median(means)),
+        }
+    ours, theirs = (sum(row["seconds"][model] for row in rows) for model in (DEFAULT, rival))
+    result["time_ratio"] = ours / theirs
+    return result
 
 
 def cells(row):
@@ -234,6 +291,10 @@ def main(arguments=None):
     )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--reuse", type=Path, help="scores of the rivals from an earlier --json file"
+    )
+    parser.add_argument("--before", type=Path, help="a --json file of another commit's library")
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args(arguments)
     has_files = options.folder is not None and any(options.folder.glob("*.csv"))
@@ -242,11 +303,26 @@ def main(arguments=None):
             "no table to read: give a folder that holds CSV files, --ordinary or --unusual."
         )
     models, text, stored = [*PEERS, DEFAULT, *options.models], "", {}
+    earlier, before = (
+        json.loads(path.read_text()) if path else {} for path in (options.reuse, options.before)
+    )
     for group, tables in tables_of(options).items():
         rows = []
+        known, of_commit = (
+            {row["table"]: row for row in stored_run.get(group, {}).get("tables", ())}
+            for stored_run in (earlier, before)
+        )
         for name, X, y in tables:
             if options.only is None or name in options.only:
-                rows.append(measure(name, X, y, models, options.splits, options.jobs))
+                row = measure(name, X, y, models, options.splits, options.jobs, known.get(name))
+                if name in of_commit:
+                    row["r2"][BEFORE] = of_commit[name]["r2"][DEFAULT]
+                    row["seconds"][BEFORE] = of_commit[name]["seconds"][DEFAULT]
+                    row["to_best"][BEFORE] = of_commit[name]["to_best"][DEFAULT]
+                rows.append(row)
+                if options.json:  # a long run that is stopped leaves what it has measured
+                    partial = {**stored, group: {"tables": rows}}
+                    options.json.write_text(json.dumps(partial, indent=1), encoding="utf-8")
                 print(
                     "; ".join(f"{key} {value}" for key, value in cells(rows[-1]).items()),
                     flush=True,
@@ -259,6 +335,9 @@ def main(arguments=None):
         )
         print(f"\n{group}: {summary['tables']} tables, left out {summary['left out']}\n{table}")
         print(f"worst table in splits without far rows: {summary.get('worst_of_near_splits')}")
+        for label in ("paired", "paired_on_tables_with_rare_columns"):
+            for rival, differences in summary[label].items():
+                print(f"{label}, {DEFAULT} less {rival}: {json.dumps(differences)}")
         text += markdown([cells(row) for row in rows]) + "\n" + table + "\n"
         stored[group] = {"tables": rows, "summary": summary}
     if options.json:

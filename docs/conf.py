@@ -88,6 +88,7 @@ SECTIONS = {
     "theory": [
         "ridge_equivalence",
         "interpolation_peak",
+        "rows_and_columns",
         "few_or_many",
         "equal_risk",
         "dropout",

@@ -94,7 +94,7 @@ def equal_risk(page):
         with case(position):  # the page interpolates between forty effective penalties
             assert_allclose(page["risk"][position], expected, rtol=1e-4)
     for aspect, risk in zip(page["checked_aspects"][:2], page["checked"], strict=False):
-        penalty = page["target"] * (1 - page["slope"] * aspect)
+        penalty = page["penalty_of_path"](aspect) * aspect / page["P"]
         assert_allclose(risk, subsampled_ridge_risk(page, penalty, aspect, np.inf), rtol=1e-3)
     assert_allclose(page["checked"], page["checked"][0], rtol=1e-3)  # one contour
     for aspect, risks in zip(page["grid"], page["curves"], strict=True):

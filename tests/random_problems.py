@@ -50,3 +50,13 @@ def sparse_signal_problem(seed, n=100, p=60, nonzero=4, noise=0.5):
     beta = np.zeros(p)
     beta[:nonzero] = rng.choice([-1.0, 1.0], nonzero)
     return X, X @ beta + noise * rng.standard_normal(n), beta
+
+
+def nearly_equal_columns(number):
+    """Sets of four columns that differ by 1e-5 in the training rows, in some new rows by far more."""
+    rng = np.random.default_rng(number)
+    factors = rng.standard_normal((86, 6))
+    distinct = factors @ rng.standard_normal((6, 246)) + 0.5 * rng.standard_normal((86, 246))
+    X = np.repeat(distinct, 4, axis=1) + 1e-5 * rng.standard_t(1, (86, 984))
+    y = distinct @ rng.standard_normal(246) / np.sqrt(246) + 0.3 * rng.standard_normal(86)
+    return X, y

@@ -89,6 +89,7 @@ def kernel(m, p, k):
         "scale": np.sqrt(np.diagonal(G)),
         "data": kernels.MemberData.none(p),  # no columns depend on each other
         "columns": kernels.Lists.of(features.indptr, features.indices),
+        "shifts": np.zeros(k),
         "values": np.empty((len(features.indices), 1)),  # of one target; the others are probes
         "ratios": np.empty(k),
         "probed": np.empty(k),

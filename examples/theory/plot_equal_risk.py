@@ -64,19 +64,29 @@ print(
 )
 
 # %%
-# Along a contour the penalty falls in a straight line as the columns per row grow, until there is none. Three points
-# of the contour of the lowest risk are checked with :func:`olsen.theory.covariance_risk`, which knows no shortcut.
+# Along a contour the penalty per row falls in a straight line as the columns per row grow, until there is none:
+# :func:`olsen.theory.covariance_row_path`. Three points of the contour of the lowest risk are checked with
+# :func:`olsen.theory.covariance_risk`, which knows no shortcut.
 
 target = curve[best]
-slope = np.mean(variances / (variances + target))  # degrees of freedom per column
-end = 1 / slope  # columns per row at which the contour reaches no penalty
+best_penalty, _ = ridge_of(target)
+degrees = np.sum(variances / (variances + target))
+end = P / degrees  # columns per row at which the contour reaches no penalty
 path = np.linspace(aspects[0], end, 200)
+
+
+def penalty_of_path(columns_per_row):
+    """Penalty of a member on the contour of the lowest risk."""
+    return theory.covariance_row_path(variances, best_penalty, P / columns_per_row, n=N)
+
 
 figure, ax = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
 levels = np.quantile(risk, np.linspace(0, 1, 16))
 filled = ax.contourf(aspects, penalties, risk, levels=levels, cmap="viridis_r")
 figure.colorbar(filled, ax=ax, label="excess risk", format="%.3f")
-ax.plot(path, target * (1 - slope * path), color="#D55E00", lw=2, label="lowest risk")
+ax.plot(
+    path, penalty_of_path(path) * path / P, color="#D55E00", lw=2, label="lowest risk"
+)
 ax.set(
     xscale="log",
     yscale="log",
@@ -90,14 +100,16 @@ plt.show()
 checked_aspects = np.array([0.1, 1.0, end])
 checked = []
 for aspect in checked_aspects:
-    penalty = max(0.0, target * (1 - slope * aspect))
     n_samples = P / aspect
-    options = {"n": N, "eta": n_samples / N, "penalty": penalty * n_samples}
+    penalty = float(penalty_of_path(aspect))
+    options = {"n": N, "eta": n_samples / N, "penalty": penalty}
     checked.append(
         float(theory.covariance_risk(covariance, beta, 1.0, SIGMA, **options))
     )
+    per_row = penalty / n_samples
     print(
-        f"{aspect:5.2f} columns per row, penalty {penalty:.4f}: risk {checked[-1]:.4f}"
+        f"{aspect:5.2f} columns per row, penalty {per_row:.4f} per row: risk "
+        f"{checked[-1]:.4f}"
     )
 
 # %%

@@ -106,8 +106,8 @@ def inclusion_probabilities(
 
     .. math:: \alpha_j = [G(G+\lambda I)^{-1}]_{jj}
 
-    Their sum is the degrees of freedom of the ridge fit. They are the paper's probabilities (39) for
-    given data.
+    Their sum is the degrees of freedom of the ridge fit. Dropout needs other probabilities,
+    :math:`G_{jj}/(G_{jj}+\lambda)` (the paper's equations (39) and (40)); see `DropoutRegressor`.
 
     Parameters
     ----------
@@ -125,9 +125,9 @@ def inclusion_probabilities(
 
     Notes
     -----
-    Status: exact as degrees of freedom; heuristic as a recipe for the ensemble (answers the paper's
-    open question on non-identity covariance; see `olsen.theory.ridge_matched_probabilities` for the
-    population form).
+    Status: exact as degrees of freedom; heuristic as a recipe for the ensemble (answers the open
+    question of the paper's section 5.1 on non-identity covariance; see
+    `olsen.theory.ridge_matched_probabilities` for the population form).
 
     Examples
     --------

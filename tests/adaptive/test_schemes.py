@@ -33,6 +33,7 @@ from olsen._members.penalised import (
 from olsen._tuning import combining
 from olsen.subsets import Subsets
 from olsen.subsets._design import schemes_of_members
+from random_problems import nearly_equal_columns
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=6), st.integers(1, 400))
@@ -187,23 +188,20 @@ def test_the_error_of_uniform_members_is_never_extrapolated_to_zero():
             assert np.all(high - low > 1)
 
 
-def test_nearly_equal_columns_leave_the_result_to_no_seed():
+@pytest.mark.parametrize("n_estimators", [np.inf, 1000])
+def test_nearly_equal_columns_leave_the_result_to_no_seed(n_estimators):
     """Columns that differ by 1e-5, in some new rows by far more, had R2 between -21 and .84 for
     twelve seeds: a single member with coefficients in the thousands decided.
     """
-    for number in (2, 4):
-        rng = np.random.default_rng(number)
-        factors = rng.standard_normal((86, 6))
-        distinct = factors @ rng.standard_normal((6, 246)) + 0.5 * rng.standard_normal((86, 246))
-        X = np.repeat(distinct, 4, axis=1) + 1e-5 * rng.standard_t(1, (86, 984))
-        y = distinct @ rng.standard_normal(246) / np.sqrt(246) + 0.3 * rng.standard_normal(86)
+    for number, schemes in ((2, ["uniform", "null"]), (4, ["uniform", "null"]), (2, "auto")):
+        X, y = nearly_equal_columns(number)
         scores = [
-            AdaptiveOLSEnsembleRegressor(["uniform", "null"], random_state=seed)
+            AdaptiveOLSEnsembleRegressor(schemes, n_estimators=n_estimators, random_state=seed)
             .fit(X[:43], y[:43])
             .score(X[43:], y[43:])
-            for seed in range(12)
+            for seed in range(12 if np.isinf(n_estimators) else 4)
         ]
-        with case(number):
+        with case(number, schemes):
             assert min(scores) > 0.8 and max(scores) - min(scores) < 0.02
 
 
@@ -345,3 +343,21 @@ def test_a_single_scheme_has_no_optimism(seed):
         with case(scheme):
             assert list(results["param_scheme"]) == [scheme, "mixture"]
             assert results["mean_test_score"][1] == pytest.approx(results["mean_test_score"][0])
+
+
+@pytest.mark.parametrize("shape", [(60, 20), (40, 90), (1100, 30)])
+def test_constant_columns_change_nothing(shape, seed):
+    """They were drawn into uniform members, which became smaller than the size that was chosen."""
+    n, p = shape
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal(shape)
+    y = X[:, :5].sum(axis=1) + rng.standard_normal(n)
+    position = np.arange(0, p, 2)
+    with_constants = np.insert(X, position, 3.0, axis=1)
+    varying = with_constants.std(axis=0) > 0
+    model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
+    padded = AdaptiveOLSEnsembleRegressor(random_state=0).fit(with_constants, y)
+    assert padded.scheme_weights_ == pytest.approx(model.scheme_weights_)
+    assert not padded.coef_[~varying].any() and not padded.inclusion_[~varying].any()
+    assert_allclose(padded.coef_[varying], model.coef_, atol=1e-7 * np.abs(model.coef_).max())
+    assert_allclose(padded.inclusion_[varying], model.inclusion_, atol=1e-7)

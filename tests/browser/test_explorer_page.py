@@ -120,6 +120,7 @@ def test_drawn_curves_and_the_table_are_those_of_theory(opened):
     expected = theory.limiting_risk(x[seen & beside_peak], 2.0, 0.5, k=20, eta=0.9)
     assert_allclose(drawn, expected, rtol=0, atol=pixel / 10)
     page.locator("#risk-numbers summary").click()
+    page.locator("#risk-numbers tbody tr").first.wait_for()  # the table is filled by an event
     rows = page.locator("#risk-numbers tbody tr").all()
     values = [
         [cell.get_attribute("data-value") for cell in row.locator("th, td").all()] for row in rows
@@ -138,7 +139,7 @@ def test_given_sizes_follow_the_exact_formula(opened, design):
     expected = theory.expected_risk(60, 48, 16, 1.0, k=12, design=design)
     assert value_of(page, "risk-value") == pytest.approx(expected, rel=1e-6)
     best = page.locator("#best-value")
-    m = round(48 * float(best.get_attribute("data-alpha")))
+    m = round(48 * float(best.get_attribute("data-best")))
     risk = theory.expected_risk(60, 48, m, 1.0, k=12, design=design)
     assert float(best.get_attribute("data-risk")) == pytest.approx(risk, rel=1e-6)
     assert m == theory.optimal_n_features(60, 48, 1.0, k=12, design=design)
@@ -171,6 +172,26 @@ def test_curves_over_a_penalty_of_the_members(opened):
         page.keyboard.press(key)
         expected = theory.limiting_risk(0.8, 1.0, 0.7, k=20, lam=penalty)
         assert value_of(page, "risk-value") == pytest.approx(expected, rel=1e-6)
+    best = page.locator("#best-value")
+    penalty, risk = (float(best.get_attribute(f"data-{name}")) for name in ("best", "risk"))
+    assert risk == pytest.approx(theory.limiting_risk(0.8, 1.0, 0.7, k=20, lam=penalty), rel=1e-6)
+    _, drawn = curve_of(page, "risk")
+    assert risk == pytest.approx(drawn.min(), abs=0.005)
+    assert f"{penalty:.3f}" in best.inner_text() and "click" not in page.inner_text(
+        "#risk .caption"
+    )
+
+
+@pytest.mark.parametrize("width", [320, 360, 700, 840, 1120, 1250])
+def test_the_options_of_a_choice_are_in_one_row(opened, width):
+    page = opened("tab=risk&over=lam&size=finite", width=width)
+    for tab in TABS:
+        page.locator(f"#tab-{tab}").click()
+        for choice in page.locator(f"#{tab} .choice:visible").all():
+            boxes = [label.bounding_box() for label in choice.locator("label").all()]
+            assert len({round(box["y"]) for box in boxes}) == 1, (tab, choice.inner_text())
+            host = choice.bounding_box()
+            assert boxes[-1]["x"] + boxes[-1]["width"] <= host["x"] + host["width"] + 1
 
 
 def test_numbers_can_be_typed(opened):

@@ -220,8 +220,11 @@ def test_subsets_are_those_that_were_used(engines, cls, seed):
                     intercepts.append(intercept.mean(axis=0))
                 coef = np.reshape(model.coef_, np.shape(coefs))
                 intercept = np.reshape(model.intercept_, len(targets))
-                assert_allclose(coef, coefs, rtol=0, atol=1e-8)
-                assert_allclose(intercept, intercepts, rtol=1e-8, atol=1e-8)
+                # columns of uniform members of the adaptive model have a penalty of 1e-5, which counts
+                # where weights leave few rows
+                tolerance = 1e-3 if cls is AdaptiveOLSEnsembleRegressor else 1e-8
+                assert_allclose(coef, coefs, rtol=0, atol=tolerance * np.abs(coef).max())
+                assert_allclose(intercept, intercepts, rtol=tolerance, atol=tolerance)
 
 
 def test_subsets_are_sequences(seed):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-KINDS = ("one-hot", "fingerprints", "ties", "mixed", "wide", "repeated", "no-signal")
+KINDS = ("one-hot", "fingerprints", "ties", "mixed", "wide", "repeated", "no-signal", "tied-levels")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def random_table(number, n_rows=None):
         rng.standard_normal(len(X)) * max(float(signal.std()), 1.0) * rng.choice([0.3, 1.0, 3.0])
     )
     y = noise if kind == "no-signal" else 5.0 + signal + noise
-    if kind in ("ties", "repeated"):
+    if kind in ("ties", "repeated", "tied-levels"):
         step = float(y.std()) / 2
         y = step * np.round(y / step)
     if kind == "repeated":
@@ -87,6 +87,7 @@ _COLUMNS = {
     "wide": _wide,
     "repeated": _ties,
     "no-signal": _mixed,
+    "tied-levels": _one_hot,
 }
 
 

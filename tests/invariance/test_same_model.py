@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from loops import case
+
 from .engines import ENGINES, from_memory, new_model
-from .random_tables import ROUNDING_CHANGES, SYMMETRIES, random_table
+from .random_tables import ROUNDING_CHANGES, SYMMETRIES, Table, random_table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*rows repeat others"),
@@ -24,6 +26,7 @@ TABLES_OF_THE_GATE = 20
 TABLES = 300
 BATCH = 5  # tables of one test
 ROUNDING_TOL = 1e-6  # of the spread of y
+EXCHANGE_TOL = 0.02  # of the spread of y, for columns that are images of each other
 MANY_ROWS = 1200  # of which the adaptive model uses moments
 KINDS_OF_MANY_ROWS = 4  # tables with many rows
 CHANGES = ROUNDING_CHANGES | SYMMETRIES
@@ -113,6 +116,25 @@ def test_many_rows_in_every_engine(tmp_path):
             yield name, engine, changes[(number + position) % len(changes)]
 
     check_cells(0, KINDS_OF_MANY_ROWS, tmp_path, cells, n_rows=MANY_ROWS)
+
+
+@pytest.mark.parametrize(("n_rows", "n_levels"), [(400, 60), (1500, 300)])
+def test_levels_that_tie(n_rows, n_levels, tmp_path):
+    """Many levels of a factor have as many rows and the same sum of a rounded target: another order
+    of rows moved predictions by .1 of the spread of y. Two levels whose rows have the same targets
+    are exchangeable: folds distinguish them by their position alone, so that a new order of the
+    columns exchanges their predictions.
+    """
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, n_levels, n_rows)
+    y = np.round((rng.standard_normal(n_levels)[level] + 2 * rng.standard_normal(n_rows)) / 2)
+    X = np.eye(n_levels)[level]
+    table = Table("tied levels", X, y, X[:200])
+    reference = from_memory(table, tmp_path)
+    for name, tolerance in (("row order", ROUNDING_TOL), ("column order", EXCHANGE_TOL)):
+        moved = distance(table, reference, SYMMETRIES[name], from_memory, tmp_path)
+        with case(name):
+            assert moved <= tolerance
 
 
 @pytest.mark.parametrize("first", range(0, TABLES_OF_THE_GATE, BATCH))

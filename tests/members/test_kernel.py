@@ -122,10 +122,24 @@ def principal(seed=0):
         "starts": indptr[:-1],
         "stops": indptr[1:],
         "indices": np.array([0, 4, 8, 1, 2, 3, 5, 6, 7]),
+        "shifts": np.zeros(3),
         "values": np.empty((9, 1)),
         "ratios": np.empty(3),
         "probed": np.empty(3),
     }
+
+
+def test_every_member_has_its_shift_of_the_diagonal():
+    arguments = principal()
+    arguments["shifts"] = np.array([0.0, 1.0, 2.5])
+    _kernel.solve_principal(*arguments.values())
+    G = arguments["G"]
+    for start, stop, shift in zip(
+        arguments["starts"], arguments["stops"], arguments["shifts"], strict=True
+    ):
+        S = arguments["indices"][start:stop]
+        expected = np.linalg.solve(G[np.ix_(S, S)] + shift * np.eye(len(S)), arguments["C"][S, :1])
+        np.testing.assert_allclose(arguments["values"][start:stop], expected, rtol=1e-12)
 
 
 BAD = {

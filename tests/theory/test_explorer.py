@@ -21,7 +21,7 @@ from numpy.testing import assert_allclose
 
 import explorer_data
 import loops
-from olsen import explorer, theory
+from olsen import explorer, reference, theory
 from olsen.explorer import assembly
 
 SOURCES = Path(explorer.__file__).with_name("page")
@@ -263,6 +263,26 @@ def test_the_best_alpha_that_is_marked_is_the_lowest_point(node):
         assert marked <= lowest * (1 + 1e-12)
 
 
+def test_the_best_penalty_that_is_marked_is_the_lowest_point(node):
+    """Infinitely many members reach the best ridge regression on the path of equal risk; with too few
+    columns no penalty helps; with large noise the best penalty lies beyond the chart.
+    """
+    plain = {"eta": 1.0, "mu": 1.0, "size": "finite", "n": 60, "design": "independent"}
+    cases = [
+        {**plain, "gamma": 1.0, "sigma": 0.7, "alpha": 0.8, "k": INFINITE},
+        {**plain, "gamma": 4.0, "sigma": 3.0, "alpha": 1.0, "k": INFINITE},
+        {**plain, "gamma": 1.0, "sigma": 0.7, "alpha": 0.2, "k": INFINITE},
+        {**plain, "gamma": 2.0, "sigma": 0.5, "alpha": 0.5, "k": 20},
+    ]
+    on_path, beyond, none, of_few = node("risk_curves.bestPenalty(c)", cases)
+    assert on_path == pytest.approx(theory.column_path(0.49, 1.0, 0.8), rel=1e-4)
+    assert beyond == pytest.approx(theory.optimal_ridge_penalty(4.0, 3.0), rel=1e-4)
+    assert none == 0
+    grid = np.linspace(0.001, 2, 200_001)
+    best = grid[np.argmin(theory.limiting_risk(0.5, 2.0, 0.5, k=20, lam=grid))]
+    assert of_few == pytest.approx(best, abs=1e-4)
+
+
 # simulation
 
 
@@ -445,14 +465,12 @@ def test_own_tables_are_fitted_as_numpy_fits_them(node, seed):
         X = values[:, :6] - values[fitted][:, :6].mean(axis=0)
         centred = y - y[fitted].mean()
         for size, errors, orders_of_size in zip(sizes, by_size, orders, strict=True):
-            total = np.zeros(len(predicted))
             expected = []
-            for k, order in enumerate(orders_of_size, 1):
-                columns = order[:size]
-                coef = np.linalg.lstsq(X[fitted][:, columns], centred[fitted], rcond=1e-9)[0]
-                total += X[predicted][:, columns] @ coef
-                if k in (1, 4, 16, 64):
-                    expected.append(np.sqrt(np.mean((centred[predicted] - total / k) ** 2)))
+            for k in (1, 4, 16, 64):
+                columns = [order[:size] for order in orders_of_size[:k]]
+                coef = reference.ensemble(X, centred, columns, [fitted] * k)
+                residuals = centred[predicted] - X[predicted] @ coef
+                expected.append(np.sqrt(np.mean(residuals**2)))
             assert_allclose(errors, expected, rtol=1e-4)  # cells have six digits
 
 

@@ -25,7 +25,7 @@ SMALL = {
     "members": 20,
     "nonzeros": (2, 20),
     "draws": 5,
-    "shares": (0.2, 0.5),
+    "fractions": (0.2, 0.5),
     "line_points": 2,
     "n_subsets": 40,
     "points": 2,
@@ -37,6 +37,8 @@ SMALLER = {
     "figure10": {"n": 60},
     "figure11": {"n": 30, "p": 12, "n_features": 4, "n_subsets": 8, "members": 4},
 }
+WITHOUT_THEORY = ("figure1", "figure9", "figure10")
+WITH_EXACT_THEORY = ("figure2", "figure3", "figure4", "figure5", "figure6", "figure8")
 
 
 def test_the_captions_constants():
@@ -77,20 +79,32 @@ def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
         != pixels(figures.draw(name, other_table))
     )
     deviations = figures.deviation(table)
-    assert (
-        name in ("figure1", "figure9", "figure10")
-        or sum(entry["points"] for entry in deviations.values()) > 0
-    )
+    assert any(entry["points"] for entry in deviations.values()) == (name not in WITHOUT_THEORY)
+
+
+# The relative error that theory may have at the n of the figures, by its status.
+ACCURACY = {"exact": 0.0, "approximate": 0.02, "limit": 0.03}
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", [name for name in RECIPES if name != "figure1"])
-def test_simulation_agrees_with_exact_theory(name, seed):
-    """Quick scale, below 5 standard errors: with 12 trials and 40 points a correct build passes 199
-    times of 200.
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in WITHOUT_THEORY])
+def test_simulation_agrees_with_theory(name, seed):
+    """Quick scale, every point within 5 standard errors and the accuracy of its theory: with 12 trials
+    and 40 points a correct build passes 199 times of 200.
+
+    In figure 2 the risk of one member on few rows has a skewness of 3 to 6, so that 6 standard errors are as rare as 5
+    elsewhere.
     """
-    entry = figures.deviation(figures.compute(name, "quick", rng=seed, n_jobs=-1)).get("exact")
-    assert entry is None or entry["largest"] < 5
+    table = figures.compute(name, "quick", rng=seed, n_jobs=-1)
+    points = pd.DataFrame(table).query("kind == 'simulation' and status in @ACCURACY")
+    points = points[np.isfinite(points["expected"])]
+    assert len(points)
+    assert ("exact" in set(points["status"])) == (name in WITH_EXACT_THEORY)
+    standard_errors = 6 if name == "figure2" else 5
+    tolerance = standard_errors * points["standard_error"]
+    tolerance += points["status"].map(ACCURACY) * points["expected"]
+    distance = (points["mean"] - points["expected"]).abs()
+    assert (distance < tolerance).all(), points[distance >= tolerance]
 
 
 @pytest.mark.statistical
@@ -153,7 +167,7 @@ def test_reproduce_writes_table_manifest_and_pictures(tmp_path, monkeypatch):
     largest = [entry["largest"] for entry in report["deviation"].values()]
     for suffix in ("md", "tex"):
         text = out[suffix].read_text(encoding="utf-8")
-        for words in ["Figure 8", "$n = 200$", "over 3 trials (seed 2020)", *largest]:
+        for words in ["Figure 8", "$n = 200$", "over 3 simulated data sets (seed 2020)", *largest]:
             with case(suffix, words):
                 assert (f"{words:.1f} standard errors" if words in largest else words) in text
     first_run = [out[suffix].read_bytes() for suffix in ("csv", "png")]
@@ -175,7 +189,7 @@ def test_captions_have_the_constants_of_their_scale(scale):
             for letter in ("n", "p", "sigma"):
                 if hasattr(constants, letter):
                     assert f"{getattr(constants, letter):g}" in words.text
-            assert "3.0 standard errors from exact theory (1 points)" in words.text
+            assert "3.0 standard errors from exact theory (1 point)" in words.text
             assert ("(seed 11)" in words.text) == (constants.trials > 0)
             tex = words.tex(name)
             assert tex.count("$") % 2 == 0 and tex.count("{") == tex.count("}")

@@ -11,7 +11,9 @@ from numpy.testing import assert_array_equal
 from loops import case
 from olsen._execution.threads import Threads
 from olsen.subsets import (
+    Design,
     Determinantal,
+    DrawnColumns,
     Subsets,
     _drawing,
     draw,
@@ -194,3 +196,20 @@ def test_impossible_sizes_and_subsets_are_named():
         Subsets.from_lists([[0], [1, 1]], 3)
     with pytest.raises(ValueError, match="only 3 items"):
         Subsets.from_lists([[0, 3]], 3)
+
+
+def test_members_have_one_column_of_every_group(seed):
+    """Each column of a group as often as the others, whatever the chunks of the draw."""
+    group = np.array([0, 1, 0, 2, 2, 3, 2, 4])
+    columns = DrawnColumns.of_groups(group)
+    assert columns.n_items == 5 and columns.sizes.tolist() == [2, 1, 3, 1, 1]
+    design = Design(
+        n_rows=20, n_columns=8, seed=seed, max_features=3, drawn_columns=columns, kind="independent"
+    )
+    features, _ = design.draw(0, 3000)
+    assert all(len(set(group[subset])) == 3 for subset in features)
+    later, _ = design.draw(1000, 2000)
+    assert all(np.array_equal(a, b) for a, b in zip(later, features[1000:2000], strict=True))
+    counts = features.counts()
+    expected = 3000 * (3 / 5) / columns.sizes[group]
+    assert np.all(np.abs(counts - expected) < 4 * np.sqrt(expected))

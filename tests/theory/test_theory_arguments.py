@@ -68,6 +68,7 @@ VALUES = {
     "check_collinear": True,
 }
 OTHER_VALUES = {
+    "covariance_row_path": {"n_samples": 9.5},
     "effective_penalty": {"n_samples": 2.5, "penalty": 0.1},
     "minimum_norm_risk": {"p": 60, "n_features": 40},
     "pair_risk": {"shared_rows": 12.0},
@@ -120,6 +121,7 @@ NOT_OF_ONE_SHAPE = {  # matrices of pairs, or a tuple
 }
 # formulas in which rows are a divisor, documented as asymptotic
 REAL_ROWS = {
+    "covariance_row_path",
     "diagonal_risk",
     "effective_penalty",
     "optimal_probabilities",

@@ -211,7 +211,7 @@ def test_negligible_rejection_joins_the_sum_over_accepted_pairs(n, monkeypatch):
     assert_allclose(risks(), plain, rtol=1e-12)
 
 
-def test_finite_samples_tend_to_the_limit_like_one_over_n():
+def test_unequal_probabilities_tend_to_the_limit_like_one_over_n():
     for s in (1, 10, 200):
         differences = []
         for copies in (10, 20):

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 import theory_simulation as sim
 from loops import case
-from olsen import theory
+from olsen import reference, theory
 
 K = np.array([1, 4, np.inf])
 
@@ -49,6 +49,35 @@ def test_pairs_of_members_with_a_penalty_are_the_average_over_subsets(seed):
     assert np.all(np.abs(value - expected) < 4 * error)
 
 
+def test_simulated_members_with_a_penalty(seed):
+    """Few trials on purpose, here and in the other simulations of limits: the limit differs from the
+    value at this n and p by less than half a standard error.
+    """
+    rng = np.random.default_rng([seed, 10])
+    for n, p, m, tau, lam, k, sigma in [
+        (140, 100, 40, 140, 0.15, 3, 0.9),
+        (110, 220, 120, 60, 0.08, 4, 0.6),
+        (130, 90, 90, 50, 0.4, 2, 0.8),
+    ]:
+        simulated = sim.simulate(
+            rng,
+            n,
+            sim.unit_signal(p, 4),
+            sigma,
+            sim.independent(p, m, k),
+            rows=sim.independent(n, tau, k),
+            fit=sim.ridge_members([lam * n] * k),
+            trials=100,
+        )
+        letters = {"alpha": m / p, "gamma": p / n, "sigma": sigma, "eta": tau / n, "lam": lam}
+        ks = [k, 1, np.inf]
+        with case(n, p, m, tau, lam):
+            for risk, expected in zip(
+                simulated, theory.limiting_risk(**letters, k=ks), strict=True
+            ):
+                risk.check(expected, f"penalty {n, p, m, tau, lam}")
+
+
 def test_a_vanishing_penalty_is_none_on_both_sides_of_the_peak():
     for alpha, eta in [(0.3, 1.0), (0.9, 0.4), (1.0, 0.3)]:
         letters = {"gamma": 1.3, "k": K, "eta": eta}
@@ -81,6 +110,41 @@ def test_the_risk_is_that_of_ridge_regression_along_both_paths():
                 assert_allclose(np.diff(columns, 2), 0, atol=1e-12)  # a straight line
                 with pytest.raises(ValueError, match=f"alpha = delta = {delta:.6g}"):
                     theory.column_path(lam, gamma, 0.9 * delta)
+
+
+def test_the_risk_is_that_of_ridge_regression_along_the_path_of_any_covariance():
+    """For every number of rows down to the degrees of freedom, new rows of another covariance
+    included; identity covariance is `row_path`.
+    """
+    n = 60
+    p = 40
+    Sigma = sim.spiked(p, rng=1) * np.outer(np.geomspace(1, 0.2, p), np.geomspace(1, 0.2, p))
+    beta = sim.unit_signal(p, 5)
+    eigenvalues = np.linalg.eigvalsh(Sigma)
+    for penalty, test in [(2.0, None), (15.0, np.diag(np.arange(1.0, p + 1)))]:
+        options = {"n": n, "Sigma_test": test}
+        ridge = theory.ridge_covariance_risk(Sigma, beta, penalty, 0.6, **options)
+        mu = theory.effective_penalty(eigenvalues, n, penalty)
+        degrees = np.sum(eigenvalues / (eigenvalues + mu))
+        rows = np.append(np.arange(np.ceil(degrees), n, 7), n)
+        penalties = theory.covariance_row_path(eigenvalues, penalty, rows, n=n)
+        with case(penalty):
+            assert penalties[-1] == pytest.approx(penalty, rel=1e-12)
+            for tau, of_member in zip(rows, penalties, strict=True):
+                risk = theory.covariance_risk(
+                    Sigma, beta, 1.0, 0.6, eta=tau / n, penalty=of_member, **options
+                )
+                assert risk == pytest.approx(ridge, rel=1e-9)
+            end = theory.covariance_row_path(eigenvalues, penalty, degrees, n=n)
+            assert end == pytest.approx(0, abs=1e-9)
+            with pytest.raises(ValueError, match=f"degrees of freedom, {degrees:.6g}"):
+                theory.covariance_row_path(eigenvalues, penalty, 0.99 * degrees, n=n)
+    lam = np.array([[0.1], [2.0]])
+    etas = np.array([0.9, 0.97, 1.0])
+    path = theory.covariance_row_path(np.ones(p), lam * n, etas * n, n=n)
+    assert_allclose(path / n, theory.row_path(lam, p / n, etas), rtol=1e-9)
+    with_constant = theory.covariance_row_path(np.append(np.ones(p), 0), 6.0, 50, n=n)
+    assert with_constant == pytest.approx(theory.covariance_row_path(np.ones(p), 6.0, 50, n=n))
 
 
 # Budgets
@@ -119,11 +183,8 @@ def test_pairs_of_different_sizes_by_enumeration():
     sizes = [2, 5, 2, 3]
     risks = theory.expected_pair_risks(n, p, sizes, sigma)
 
-    def risk(first, second):
-        overlap = len(set(first) & set(second))
-        outside_both = p - len(set(first) | set(second))
-        v = overlap / (n - overlap - 1)
-        return outside_both / p * (1 + v) + sigma**2 * v
+    def risk(S_i, S_j):
+        return reference.pair_bias(p, n, S_i, S_j) + reference.pair_variance(n, S_i, S_j, sigma)
 
     for (i, m), (j, other_m) in product(enumerate(sizes), repeat=2):
         subsets = list(combinations(range(p), m))
@@ -158,6 +219,35 @@ def test_limits_of_different_members_are_the_pair_formula_at_the_mean_overlap():
     assert_allclose(np.diag(limit), np.diag(risks), rtol=1e-9)
     same = theory.limiting_pair_risks([0.4] * 7, 1.2, 0.7, lam=0.3)
     assert same.mean() == pytest.approx(theory.limiting_risk(0.4, 1.2, 0.7, k=7, lam=0.3))
+
+
+def test_simulated_members_of_random_columns_that_differ(seed):
+    """Sizes, rows and penalties by member, with the best weights and with others."""
+    rng = np.random.default_rng([seed, 11])
+    n = 150
+    p = 110
+    sizes = [30, 60, 90]
+    tau = [150, 110, 130]
+    penalty = [0.0, 12.0, 50.0]
+    risks = theory.limiting_pair_risks(
+        np.array(sizes) / p, p / n, 0.7, eta=np.array(tau) / n, lam=np.array(penalty) / n
+    )
+    for weights in (theory.best_weights(risks), np.array([0.5, -0.3, 0.8])):
+        simulated = sim.simulate(
+            rng,
+            n,
+            sim.unit_signal(p, 6),
+            0.7,
+            lambda rng: [rng.permutation(p)[:size] for size in sizes],
+            rows=lambda rng: [rng.permutation(n)[:size] for size in tau],
+            weights=weights,
+            fit=sim.ridge_members(penalty),
+            trials=150,
+        )
+        with case(weights):
+            simulated.ensemble.check(weights @ risks @ weights, "weights")
+            simulated.member.check(np.diag(risks).mean(), "members")
+            simulated.pair.check((risks.sum() - np.trace(risks)) / 6, "pairs")
 
 
 def test_lists_of_members_are_their_pairs():
@@ -286,7 +376,7 @@ def test_risks_are_linear_in_the_covariance_of_new_rows():
 
 
 def test_simulated_pairs_on_new_rows(seed):
-    """The setting of the sheet, and one with a member of few rows and a rank-one covariance."""
+    """Least squares on uncorrelated new rows, and ridge members on new rows along one direction."""
     rng = np.random.default_rng([seed, 12])
     p = 20
     Sigma = sim.ar1(p, 0.6)
@@ -312,7 +402,78 @@ def test_simulated_pairs_on_new_rows(seed):
             simulated.pair.check(risks[0, 1], "pair")
 
 
+def test_simulated_random_columns_on_new_rows(seed):
+    """The error of the mean over subsets in theory counts, too."""
+    rng = np.random.default_rng([seed, 13])
+    n = 110
+    p = 70
+    k = 4
+    Sigma = sim.spiked(p, rng=3)
+    test = np.diag(np.linspace(2.5, 0.3, p)) + 0.2
+    beta = sim.unit_signal(p, 7)
+    for m, tau, penalty in [(28, 110, 0.0), (50, 80, 9.0)]:
+        simulated = sim.simulate(
+            rng,
+            n,
+            beta,
+            0.8,
+            sim.independent(p, m, k),
+            rows=sim.independent(n, tau, k),
+            covariance=Sigma,
+            test_covariance=test,
+            fit=sim.ridge_members([penalty] * k),
+            trials=150,
+        )
+        options = {"n": n, "eta": tau / n, "penalty": penalty, "Sigma_test": test, "rng": seed}
+        risks, errors = theory.covariance_risk(
+            Sigma, beta, m / p, 0.8, k=[k, 1, np.inf], n_subsets=300, return_std=True, **options
+        )
+        with case(m, tau, penalty):
+            for risk, expected, error in zip(simulated, risks, errors, strict=True):
+                both = sim.Estimate(risk.mean, float(np.hypot(risk.standard_error, error)))
+                both.check(expected, f"new rows {m, tau, penalty}")
+
+
 # All columns
+
+
+def test_simulated_members_on_all_columns(seed):
+    """With and without new rows of another covariance; one member on all rows is ridge regression,
+    and members without penalty on few rows have minimum norm.
+    """
+    rng = np.random.default_rng([seed, 14])
+    n = 120
+    p = 90
+    Sigma = sim.ar1(p, 0.5)
+    beta = sim.unit_signal(p, 8)
+    other = np.diag(np.linspace(0.2, 3, p))
+    for tau, penalty, k, test in [
+        (72, 7.0, 4, None),
+        (72, 7.0, 4, other),
+        (40, 0.0, 3, other),
+        (120, 15.0, 1, other),
+    ]:
+        simulated = sim.simulate(
+            rng,
+            n,
+            beta,
+            0.9,
+            lambda _, k=k: [np.arange(p)] * k,
+            rows=sim.independent(n, tau, k),
+            covariance=Sigma,
+            test_covariance=test,
+            fit=sim.ridge_members([penalty] * k) if penalty else sim.fit_members,
+            trials=100,
+        )
+        options = {"n": n, "Sigma_test": test}
+        expected = theory.covariance_risk(
+            Sigma, beta, 1.0, 0.9, k=k, eta=tau / n, penalty=penalty, **options
+        )
+        with case(tau, penalty, k, test is None):
+            simulated.ensemble.check(expected, f"all columns {tau, penalty, k, test is None}")
+            if k == 1:
+                ridge = theory.ridge_covariance_risk(Sigma, beta, penalty, 0.9, **options)
+                simulated.ensemble.check(ridge, "ridge regression")
 
 
 def test_members_on_all_columns_are_not_drawn():

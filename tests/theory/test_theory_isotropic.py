@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 import theory_simulation as sim
 from loops import case
-from olsen import subsets, theory
+from olsen import reference, subsets, theory
 from olsen.theory import _coin_rows, _distributions, finite
 
 GAMMA = np.geomspace(0.05, 20, 31)[:, None]
@@ -111,20 +112,42 @@ def test_scaled_risk_is_a_parabola_with_its_minimum_at_optimal_mu():
     assert theory.limiting_risk(0.4, 1.0, 1.0, mu=0.0) == 1
 
 
+def marchenko_pastur_risk(lam, gamma, sigma):
+    """Bias lam^2 E[1/(s+lam)^2] and variance sigma^2 gamma E[s/(s+lam)^2] of ridge regression, s the
+    eigenvalues of X'X/n.
+    """
+    low = (1 - gamma**0.5) ** 2
+    high = (1 + gamma**0.5) ** 2
+
+    def integrand(s):
+        density = np.sqrt((s - low) * (high - s)) / (2 * np.pi * gamma * s)
+        return (lam**2 + sigma**2 * gamma * s) / (s + lam) ** 2 * density
+
+    at_zero = max(0, 1 - 1 / gamma)  # where the bias is one and the variance zero
+    return quad(integrand, low, high)[0] + at_zero
+
+
 def test_ridge_is_the_marchenko_pastur_integral():
-    """Bias lam^2 E[1/(s+lam)^2], variance sigma^2 gamma E[s/(s+lam)^2], s the eigenvalues of X'X/n."""
     for gamma, lam in product([0.4, 2.5], [0.05, 1.0]):
-        low = (1 - gamma**0.5) ** 2
-        high = (1 + gamma**0.5) ** 2
-
-        def integrand(s, gamma=gamma, lam=lam, low=low, high=high):
-            density = np.sqrt((s - low) * (high - s)) / (2 * np.pi * gamma * s)
-            return (lam**2 + 0.7**2 * gamma * s) / (s + lam) ** 2 * density
-
-        at_zero = max(0, 1 - 1 / gamma)  # where the bias is one and the variance zero
         with case(gamma, lam):
-            expected = quad(integrand, low, high)[0] + at_zero
+            expected = marchenko_pastur_risk(lam, gamma, 0.7)
             assert theory.ridge_risk(lam, gamma, 0.7) == pytest.approx(expected, rel=1e-6)
+
+
+def test_best_ridge_risk_is_the_least_marchenko_pastur_integral():
+    for gamma, sigma in [(0.4, 0.7), (0.4, 2.0), (2.5, 0.3), (2.5, 1.2)]:
+        best = minimize_scalar(
+            lambda log_lam, gamma=gamma, sigma=sigma: marchenko_pastur_risk(
+                np.exp(log_lam), gamma, sigma
+            ),
+            bounds=(-6, 5),
+            method="bounded",
+            options={"xatol": 1e-6},
+        )
+        with case(gamma, sigma):
+            assert theory.optimal_ridge_risk(gamma, sigma) == pytest.approx(best.fun, rel=1e-6)
+            penalty = theory.optimal_ridge_penalty(gamma, sigma)
+            assert penalty == pytest.approx(np.exp(best.x), rel=0.01)
 
 
 def test_ridge_is_the_ensemble_along_the_whole_path():
@@ -172,13 +195,12 @@ def test_required_balanced_members_have_the_excess_of_large_finite_samples():
 
 def ensemble_value(n, p, members, sigma):
     """Risk of given members, averaged over the position of a unit signal (all rows in use)."""
-    total = 0.0
-    for first, second in product(map(set, members), repeat=2):
-        n_shared = len(first & second)
-        inflation = n_shared / (n - n_shared - 1)
-        left_out = 1 - len(first | second) / p
-        total += left_out * (1 + inflation) + sigma**2 * inflation
-    return total / len(members) ** 2
+    subsets = [np.array(sorted(member), dtype=int) for member in members]
+    risks = [
+        reference.pair_bias(p, n, S_i, S_j) + reference.pair_variance(n, S_i, S_j, sigma)
+        for S_i, S_j in product(subsets, repeat=2)
+    ]
+    return np.mean(risks)
 
 
 def test_fixed_sizes():
@@ -449,18 +471,30 @@ def test_one_block_is_the_independent_design_and_that_is_linear_in_one_over_k():
     assert_allclose(risk, risk[-1] + (risk[0] - risk[-1]) / k, atol=1e-12)
 
 
-def test_finite_samples_tend_to_the_limit_like_one_over_n():
+def test_bias_variance_and_risk_tend_to_their_limits_like_one_over_n():
     k = np.array([1, 3, np.inf])
     for (alpha, gamma, eta), sampling in product(
         [(0.4, 0.8, 1.0), (0.3, 2.0, 0.9), (0.7, 0.5, 0.6)], finite.SAMPLINGS
     ):
-        limit = theory.limiting_risk(alpha, gamma, 0.8, k=k, eta=eta)
+        letters = {"alpha": alpha, "gamma": gamma, "k": k, "eta": eta}
+        limits = np.array(
+            [
+                theory.limiting_bias(**letters),
+                theory.limiting_variance(sigma=0.8, **letters),
+                theory.limiting_risk(sigma=0.8, **letters),
+            ]
+        )
         distances = []
         for n in (10_000, 100_000):
             p = int(gamma * n)
+            size = n, p, int(alpha * p)
             options = {"k": k, "n_samples": int(eta * n), "sampling": sampling}
-            risk = theory.expected_risk(n, p, int(alpha * p), 0.8, **options)
-            distances.append(np.abs(risk - limit))
+            values = [
+                theory.expected_bias(*size, **options),
+                theory.expected_variance(*size, 0.8, **options),
+                theory.expected_risk(*size, 0.8, **options),
+            ]
+            distances.append(np.abs(values - limits))
         with case(alpha, gamma, eta, sampling):
             assert np.all(distances[0] < 5e-3)
             assert_allclose(distances[1] * 10, distances[0], rtol=0.02)

@@ -14,6 +14,7 @@ from .._tuning.penalties import expected_sizes_of
 from .._tuning.risk_curves import Paths
 from .._tuning.selection import MAX_SIZES, ComparedInFolds, SelectionData, SizeOptions
 from .._tuning.selection import SEED as PATH_SEED
+from ..subsets import DrawnColumns
 from .choice import Choice, choose, null_choice
 from .schemes import LARGEST_ROW_FRACTION
 
@@ -33,7 +34,8 @@ class MixtureSelection:
 
     choice: Choice
     uniform_size: int  # columns of uniform members
-    column_order: Indices | None = None  # order by content, from which uniform members are drawn
+    # columns that vary in an order by content, from which uniform members are drawn
+    drawn_columns: DrawnColumns | None = None
     prediction: Array | None = None  # (n, 1) of held-out rows
 
 
@@ -45,13 +47,13 @@ def choose_mixture(
     paths = Paths(PATH_SEED, "balanced", threads, batch=2, min_batches=2)
     options = SizeOptions(max_sizes=MAX_SIZES // 2)
     n_members = MANY_MEMBERS if np.isinf(k) else k
-    selections: dict[int, MixtureSelection] = {}
-    for group in data.arranged():
-        chosen = _choose(group.data, options, schemes, n_members, paths)
-        for t, selection in zip(group.targets.tolist(), chosen, strict=True):
-            y = None if data.Y is None else data.Y[:, t]
-            selections[t] = _rearranged(selection, group.arrangement, y)
-    return [selections[t] for t in range(len(selections))]
+    arranged = data.arranged()
+    chosen = _choose(arranged.data, options, schemes, n_members, paths)
+    targets = [None] * len(chosen) if data.Y is None else list(data.Y.T)
+    return [
+        _rearranged(selection, arranged.arrangement, y)
+        for selection, y in zip(chosen, targets, strict=True)
+    ]
 
 
 def _rearranged(
@@ -61,7 +63,10 @@ def _rearranged(
     choice = selection.choice.rearranged(arrangement)
     prediction = None if y is None else _held_out_prediction(choice, y)
     return replace(
-        selection, choice=choice, prediction=prediction, column_order=arrangement.columns
+        selection,
+        choice=choice,
+        prediction=prediction,
+        drawn_columns=DrawnColumns(arrangement.columns),
     )
 
 

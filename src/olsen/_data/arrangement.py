@@ -4,16 +4,15 @@ in the table.
 Folds and subsets are drawn by position. Before a choice is made, rows and columns are put into an
 order that depends on content alone. Rows that repeat others with their targets, more often than
 chance explains, are merged and their weights added: a copy of a row in another fold would make
-errors look small, and a weight of two is as two rows. With standardised columns Z, centred targets
-:math:`\tilde y` and weights w that sum to one, columns are ordered by
+errors look small, and a weight of two is as two rows. Constant columns are left out.
 
-.. math:: |Z'W\tilde y|, \qquad |Z'W\tilde y^2|, \qquad (Z'W\tilde y) \circ (Z'W Z Z'W\tilde y),
-
-and rows by :math:`|\tilde y|`, then by :math:`Zh`, where h holds a fixed random number for each
-rank of a column, then by :math:`\tilde y`. No key changes with units or, except the last, with the
-sign of y. Values closer than ``TIE_TOL`` of the largest are tied and leave the decision to the next
-key, so that rounding errors decide nothing; rows or columns that all keys tie are copies or mirror
-images of each other, and stay in their original order.
+With standardised columns Z and weights w, rows are ranked by :math:`Z 1`, columns by :math:`Z'Wg` with
+a fixed random number g for each rank of a row, rows that tie by :math:`Zh` with a random number h for
+each rank of a column, and so on in turn until no rank is new (colour refinement). Targets decide only
+about rows and columns that tie, such as rows with equal columns and levels of a factor with as many
+rows each, so that several targets have the folds of each of them. No key changes with units or, except
+the last one of equal rows, with the sign of y. Values closer than ``TIE_TOL`` of the largest are tied
+and leave the decision to the next key, so that rounding errors decide nothing.
 """
 
 from __future__ import annotations
@@ -38,40 +37,34 @@ TIE_TOL = 1e-9  # fraction of the largest value of a key: closer values count as
 
 @dataclass(frozen=True)
 class Arrangement:
-    """An order of the columns, and of the rows without repeats."""
+    """An order of the columns that vary, and of the rows without repeats."""
 
-    columns: Indices  # (p,)
+    columns: Indices  # (p_varying,), or (p,) if no column varies
+    n_columns: int  # p
     rows: Indices  # (n_distinct,) first of all equal rows
     distinct_row: Indices  # (n,) for every row, the position in `rows` of the row it equals
 
     @classmethod
     def of(cls, problem: RowData, *, merge_rows: bool) -> Arrangement:
-        """The arrangement for a problem of one target; without `merge_rows` the order of the rows
-        is kept.
-        """
-        n = problem.shape[0]
+        """The arrangement of a problem; without `merge_rows` the order of the rows is kept."""
+        n, p = problem.shape
         if not merge_rows:
-            columns, _ = _orders(_Standardised.of(problem))
-            return cls(columns, np.arange(n), np.arange(n))
-        unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
+            columns, _ = _orders(StandardisedColumns.of(problem))
+            return cls(columns, p, np.arange(n), np.arange(n))
+        unweighted = StandardisedColumns.of(replace(problem, weight=None, fit_intercept=True))
         first, distinct_row = _distinct_rows(unweighted)
         n_repeats = n - len(first)
         # a single distinct row cannot be divided into folds
-        if len(first) < 2 or (n_repeats and chance_explains(n_repeats, [problem.Y[:, 0]], problem)):
+        if len(first) < 2 or (n_repeats and chance_explains(n_repeats, list(problem.Y.T), problem)):
             first = np.arange(n)
             distinct_row = np.arange(n)
         if len(first) == n and problem.weight is None and problem.fit_intercept:
             columns, order = _orders(unweighted)
         else:
-            columns, order = _orders(_Standardised.of(_merged(problem, first, distinct_row)))
+            columns, order = _orders(StandardisedColumns.of(_merged(problem, first, distinct_row)))
         position = np.empty(len(first), dtype=np.int64)
         position[order] = np.arange(len(first))
-        return cls(columns, first[order], position[distinct_row])
-
-    @property
-    def key(self) -> bytes:
-        """Bytes that are equal for equal arrangements."""
-        return b"".join(part.tobytes() for part in (self.columns, self.rows, self.distinct_row))
+        return cls(columns, p, first[order], position[distinct_row])
 
     def apply(self, problem: RowData) -> RowData:
         """The problem with its rows merged, and rows and columns in order."""
@@ -79,8 +72,10 @@ class Arrangement:
         return replace(moved, X=moved.X[:, self.columns])
 
     def columns_back(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Values of the ordered columns, (p,), in the original order of the columns."""
-        out = np.empty_like(values)
+        """Values of the ordered columns in the original order of the columns, (p,); zeros for
+        constant columns.
+        """
+        out = np.zeros(self.n_columns, dtype=values.dtype)
         out[self.columns] = values
         return out
 
@@ -110,13 +105,12 @@ def _merged(problem: RowData, first: Indices, distinct_row: Indices) -> RowData:
     return replace(merged, weight=weight)
 
 
-def _distinct_rows(Z: _Standardised) -> tuple[Indices, Indices]:
+def _distinct_rows(Z: StandardisedColumns) -> tuple[Indices, Indices]:
     """Index of the first of all equal rows, and for every row the position of the first row that it
     equals.
     """
-    y = Z.problem.Y[:, 0]
-    keys = [y - y.mean(), *Z.times(random_numbers(len(Z.unit), 2)).T]
-    rank = _ranks(keys)
+    deviations = Z.problem.Y - Z.problem.Y.mean(axis=0)
+    rank = _ranks([*deviations.T, *Z.times(random_numbers(len(Z.unit), 2)).T])
     _, first, distinct_row = np.unique(rank, return_index=True, return_inverse=True)
     in_order = np.argsort(first)  # so that rows without repeats keep their positions
     position = np.empty(len(first), dtype=np.int64)
@@ -149,55 +143,110 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> b
 
 
 def order_of_content(rows: RowData) -> Indices:
-    r"""Row indices in an order that depends on content alone, of which random folds are drawn.
+    """Row indices in an order that depends on content alone, of which random folds are drawn."""
+    return _orders(StandardisedColumns.of(rows))[1]
 
-    The keys are the row sums of Z, then the mean over targets of :math:`|\tilde y|` in units of its
-    standard deviation; rows that tie are further ordered by :math:`\tilde y \circ (Z Z'W\tilde y)`
-    and :math:`\tilde y` of the first target, and by their weights. Targets decide only about rows
-    with equal columns, so that several targets have the folds of each of them.
+
+def column_order(folds: list[Moments]) -> Indices:
+    r"""Order of the columns that vary by content, from moments of folds.
+
+    With correlations R of the columns and c with the targets over all folds, the keys are the row
+    sums of :math:`R_{ij}^2`, then of :math:`R_{ij}^4`, then of :math:`c_{it}^2`; columns that still
+    tie are ordered by their moments in the folds. Other units and signs do not change it.
     """
-    Z = _Standardised.of(rows)
-    n, p = rows.shape
-    rank = _ranks([Z.times(np.ones((p, 1)))[:, 0]])
-    if rank.max(initial=0) < n - 1:
-        deviations = rows.Y - rows.means[1]
-        sizes = np.sqrt(np.mean(deviations**2, axis=0))
-        scaled = deviations / np.where(sizes > 0, sizes, 1.0)
-        rank = _ranks([rank.astype(np.float64), np.abs(scaled).mean(axis=1)])
-    if rank.max(initial=0) < n - 1:
-        y = scaled[:, 0]
-        fitted = Z.times(Z.transposed_times((rows.weights * y)[:, None]))[:, 0]
-        rank = _ranks([rank.astype(np.float64), y * fitted, y, rows.weights])
-    return np.argsort(rank, kind="stable")
-
-
-def column_order(moments: Moments) -> Indices:
-    r"""Order of the columns by content, from moments: other units and signs do not change it.
-
-    With correlations R of the columns and c with the targets, the keys are the row sums of
-    :math:`R_{ij}^2`, then of :math:`R_{ij}^4`, then of :math:`c_{it}^2`: targets decide only about
-    columns that tie, so that several targets have the order of each of them.
-    """
+    moments = Moments.merge_all(folds)
     squares = np.diagonal(moments.G)
     is_constant = constant_columns(squares, moments.mean_x, moments.weight)
     unit = np.sqrt(np.where(is_constant, np.inf, squares))
     shared = (moments.G / unit / unit[:, None]) ** 2
     with_targets = (moments.C / unit[:, None]) ** 2 / np.where(moments.yy > 0, moments.yy, 1.0)
-    keys = [shared.sum(axis=1), (shared**2).sum(axis=1), with_targets.sum(axis=1)]
-    return np.argsort(_ranks(keys), kind="stable")
+    rank = _ranks([shared.sum(axis=1), (shared**2).sum(axis=1), with_targets.sum(axis=1)])
+    if not _all_distinct(rank):
+        for fold in folds:
+            square_in_fold = np.diagonal(fold.G) / unit**2
+            with_targets = np.sum(fold.C * moments.C, axis=1) / unit**2
+            rank = _ranks([rank, square_in_fold, with_targets])
+    return _varying(np.argsort(rank, kind="stable"), ~is_constant)
 
 
-def _orders(Z: _Standardised) -> tuple[Indices, Indices]:
-    """Columns and rows in the order of their content."""
+def _varying(order: Indices, varies: NDArray[np.bool_]) -> Indices:
+    """Columns of an order that vary; all columns if none does."""
+    return order[varies[order]] if varies.any() else order
+
+
+def _orders(Z: StandardisedColumns) -> tuple[Indices, Indices]:
+    """Columns that vary and rows, in the order of their content."""
+    row_sums = Z.times(np.ones((len(Z.unit), 1)))[:, 0]
+    ranks = _Ranks(np.zeros(len(Z.unit), dtype=np.int64), _ranks([row_sums])).refined(Z)
+    if not (_all_distinct(ranks.columns) and _all_distinct(ranks.rows)):
+        ranks = _ordered_by_targets(Z, ranks).refined(Z)
+    if not _all_distinct(ranks.columns):
+        ranks = _without_tied_images(Z, ranks)
+    columns = _varying(np.argsort(ranks.columns, kind="stable"), Z.unit > 0)
+    return columns, np.argsort(ranks.rows, kind="stable")
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Ranks of columns and rows; items that tie share a rank."""
+
+    columns: Indices  # (p,)
+    rows: Indices  # (n,)
+
+    def refined(self, Z: StandardisedColumns) -> _Ranks:
+        """Rank columns by the ranks of rows and rows by those of columns in turn, until no rank is
+        new.
+        """
+        weights = Z.problem.weights
+        columns = self.columns
+        rows = self.rows
+        while True:
+            n_ranks = columns.max(initial=0) + rows.max(initial=0)
+            if not _all_distinct(columns):
+                weighted = weights * random_numbers(len(rows), 1)[rows, 0]
+                columns = _ranks([columns, Z.transposed_times(weighted[:, None])[:, 0]])
+            if not _all_distinct(rows):
+                direction = random_numbers(len(columns), 1)[columns]
+                rows = _ranks([rows, Z.times(direction)[:, 0]])
+            if columns.max(initial=0) + rows.max(initial=0) == n_ranks:
+                return _Ranks(columns, rows)
+
+
+def _ordered_by_targets(Z: StandardisedColumns, ranks: _Ranks) -> _Ranks:
+    r"""Ranks of which those that tie are ordered by targets: rows by the mean size of
+    :math:`\tilde y`, by :math:`\tilde y \circ (ZZ'W\tilde y)` and :math:`\tilde y` of the first
+    target, and by their weights; columns by their products with the targets.
+    """
     problem = Z.problem
-    weight = problem.weights / problem.total_weight
-    y = problem.Y[:, 0] - problem.means[1][0]
-    along = Z.transposed_times(np.column_stack([weight * y, weight * y**2]))  # (p, 2)
-    twice = Z.transposed_times((weight * Z.times(along[:, :1])[:, 0])[:, None])[:, 0]
-    column_rank = _ranks([np.abs(along[:, 0]), np.abs(along[:, 1]), along[:, 0] * twice])
-    direction = random_numbers(len(Z.unit), 1)[column_rank]
-    row_rank = _ranks([np.abs(y), Z.times(direction)[:, 0], y])
-    return np.argsort(column_rank, kind="stable"), np.argsort(row_rank, kind="stable")
+    deviations = problem.Y - problem.means[1]
+    sizes = np.sqrt(np.mean(deviations**2, axis=0))
+    scaled = deviations / np.where(sizes > 0, sizes, 1.0)
+    products = Z.transposed_times(problem.weights[:, None] * scaled)  # (p, q)
+    y = scaled[:, 0]
+    fitted = Z.times(products[:, :1])[:, 0]
+    rows = [ranks.rows, np.abs(scaled).mean(axis=1), y * fitted, y, problem.weights]
+    return _Ranks(_ranks([ranks.columns, np.sum(products**2, axis=1)]), _ranks(rows))
+
+
+def _without_tied_images(Z: StandardisedColumns, ranks: _Ranks) -> _Ranks:
+    """Ranks of columns that tie for copies of each other alone.
+
+    Columns that tie although they differ are images of each other under an exchange of rows, so that
+    any order of them gives models that are such images: one set at a time is put in its present
+    order, from which the ranks of the others follow.
+    """
+    copies = Copies.of(Z.transposed_times(random_numbers(len(ranks.rows), 2)))
+    _, first, group = np.unique(copies.group, return_index=True, return_inverse=True)
+    position = first[group]  # of the first copy of every column
+    for _ in range(30):
+        n_distinct = np.bincount(ranks.columns[first])
+        if n_distinct.max(initial=1) == 1:
+            return ranks
+        in_first_tie = ranks.columns == np.argmax(n_distinct > 1)
+        columns = _ranks([ranks.columns, np.where(in_first_tie, position, 0)])
+        ranks = _Ranks(columns, ranks.rows).refined(Z)
+    # further sets at once: levels of one factor do not depend on each other
+    return _Ranks(_ranks([ranks.columns, position]), ranks.rows).refined(Z)
 
 
 @dataclass(frozen=True)
@@ -233,7 +282,12 @@ class Copies:
         return np.asarray(self.sign[:, None] * self.mean(self.sign[:, None] * coef))
 
 
-def _ranks(keys: list[Array]) -> Indices:
+def _all_distinct(rank: Indices) -> bool:
+    """Whether no two items share a rank."""
+    return bool(rank.max(initial=-1) + 1 == len(rank))
+
+
+def _ranks(keys: list[Array | Indices]) -> Indices:
     """Rank of every item by the first key, then the next; items whose keys are all tied share a
     rank.
     """
@@ -252,7 +306,7 @@ def random_numbers(count: int, sets: int) -> Array:
 
 
 @dataclass(frozen=True)
-class _Standardised:
+class StandardisedColumns:
     """Centred columns in units of their standard deviations, by their products.
 
     Small data are standardised; otherwise X stays as it is stored.
@@ -264,7 +318,7 @@ class _Standardised:
     explicit: Array | None  # (n, p) all standardised columns
 
     @classmethod
-    def of(cls, problem: RowData) -> _Standardised:
+    def of(cls, problem: RowData) -> StandardisedColumns:
         """Units of zero mark constant columns, whose standardised entries are zero."""
         mean = problem.means[0]
         total = problem.total_weight

@@ -51,8 +51,11 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Whether to multiply the coefficients by the probabilities, :math:`A \hat\beta`: the mean
         prediction over masks, which dropout networks use after training. On standardised columns
         this is ridge regression with penalty
-        :math:`n (1 - \alpha) / \alpha`. Without it the coefficients are the trained ones, inflated by about one over
-        alpha.
+        :math:`n (1 - \alpha) / \alpha`. With the probabilities
+        :math:`\alpha_j = s_j / (s_j + \lambda)` it is ridge regression with penalty :math:`\lambda` on any
+        columns, :math:`s_j` the sum of squares of the centred column j; the paper has
+        :math:`n \Sigma_{jj}` for :math:`s_j` (equations (39) and (40), a limit). Without
+        `rescale` the coefficients are the trained ones, inflated by about one over alpha.
     solver : {"closed_form", "sgd"}, default="closed_form"
         The minimiser itself, or training by stochastic gradients with masks drawn at every step,
         which reaches the same coefficients up to `tol`. The closed form is faster and exact;

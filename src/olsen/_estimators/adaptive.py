@@ -281,15 +281,13 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             max_features=selection.uniform_size,
             sampling="determinantal",
             fit_intercept=self.fit_intercept,
-            scheme_weights=scheme_weights / scheme_weights.sum()
-            if scheme_weights.sum() > 0
-            else np.ones(len(scheme_weights)),
+            scheme_weights=scheme_weights / max(scheme_weights.sum(), 1e-300),
             prior_variances=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(
                 -1, data.n_columns
             ),
             penalties=np.array([scheme.penalty for scheme in choice.schemes]),
             uniform_penalty=choice.uniform_penalty,
-            column_order=selection.column_order,
+            drawn_columns=selection.drawn_columns,
         )
         design = data.complete(design)
         return design if np.isinf(self.n_estimators) else drawable(data, design)
@@ -355,7 +353,9 @@ def _fold_fits(selection: list[MixtureSelection], Y: Array | None) -> list[FoldF
 def _inclusion(selection: MixtureSelection, p: int) -> Array:
     """Probability of every column to be in a member."""
     choice = selection.choice
-    of_uniform = np.full(p, selection.uniform_size / p)
+    drawn = np.arange(p) if selection.drawn_columns is None else selection.drawn_columns.columns
+    of_uniform = np.zeros(p)
+    of_uniform[drawn] = selection.uniform_size / len(drawn)
     null = choice.weights.get("null", 0.0)
     if null == 1:
         return of_uniform

@@ -12,8 +12,10 @@ from sklearn.utils._param_validation import Options, StrOptions
 
 from .._data.fits import NeedsRows
 from .._data.implicit import stays_implicit
+from .._data.near_copies import NEAR_COPY_TOL
 from .._data.rows import RowData
 from .._data.training import TrainingData
+from .._execution import messages
 from .._members.limit import process_of
 from .._tuning.risk_curves import Paths
 from .._tuning.selection import (
@@ -26,7 +28,7 @@ from .._tuning.selection import (
     select_penalty,
     select_size,
 )
-from ..subsets import Design, resolve_size
+from ..subsets import Design, DrawnColumns, resolve_size
 from .inputs import (
     COUNT,
     Number,
@@ -63,7 +65,8 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     max_samples : int, float or array-like, default=1.0
         Rows per member, a count or a fraction. A list of candidates is tuned together with the
         columns: every number of rows has a path of sizes, and the pair with the least error is
-        chosen. Pairs near the interpolation peak (about as many columns as rows) are left out.
+        chosen. Members are least-squares fits: pairs near the interpolation peak (about as many
+        columns as rows) and beyond it are left out.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
         As in :class:`OLSEnsembleRegressor`. Infinitely many determinantal members of a tuned
         expected size are tuned ridge regression on standardised columns, exactly.
@@ -148,6 +151,14 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     ----------
     .. [1] D. LeJeune, H. Javadi, R. G. Baraniuk. The Implicit Regularization of Ordinary Least Squares Ensembles.
        AISTATS 2020.
+
+    Notes
+    -----
+    Least squares gives two nearly equal columns large coefficients of opposite signs, and one member
+    with both then decides the prediction of rows in which the columns differ. Where columns are equal
+    up to a correlation of 1 - 1e-8 in size, `fit` warns, and a member has one column of each such
+    set, drawn at random, unless members of all columns have an estimated error that is smaller by two
+    standard errors (status: heuristic).
 
     Examples
     --------
@@ -309,6 +320,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             design = self._determinantal_design(data, selection, seed, draws=k < np.inf)
             return self._fit_members(data, design, k, scale=selection.scale)
         design = self._design(data, seed, selection.size, selection.max_samples)
+        design = replace(design, drawn_columns=selection.drawn_columns)
         fitted = self._fit_members(data, design, selection.n_estimators, scale=selection.scale)
         return replace(fitted, curve=selection.curve)
 
@@ -346,6 +358,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             mse = path.errors.mse
             self.cv_results_ = _results(rows, path.sizes, mse, mse, path.errors.standard_error)
         else:
+            _note_near_copies(selection.drawn_columns, data.n_columns)
             candidates = selection.candidates
             curves = [candidate.curve for candidate in candidates]
             counts = [len(curve.sizes) for curve in curves]
@@ -360,6 +373,19 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             )
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.cv_prediction_ = self._by_given_row(selection.prediction, data)
+
+
+def _note_near_copies(drawn_columns: DrawnColumns | None, n_columns: int) -> None:
+    """Warn that members have one of several nearly equal columns."""
+    if drawn_columns is None:
+        return
+    n_sets = int(np.count_nonzero(drawn_columns.sizes > 1))
+    n_in_sets = n_columns - drawn_columns.n_items + n_sets
+    messages.warn(
+        f"{n_in_sets} of {n_columns} columns are nearly equal to others, with correlations within"
+        f" {NEAR_COPY_TOL:g} of one: a member has one column of each of {n_sets} sets. Least squares"
+        " with two of them would depend on the seed. Drop such columns to avoid this warning."
+    )
 
 
 def _results(

@@ -20,7 +20,7 @@ from .._data.fits import NeedsRows
 from .._data.training import TrainingData, predict_elsewhere
 from .._execution.arrays import HOST, predictions
 from .._execution.options import Options
-from .._members.ensemble import solve_ensemble
+from .._members.ensemble import Drawn, solve_ensemble
 from .._members.limit import drawable, process_of
 from .._tuning.combining import Combination, combine
 from ..subsets import Design, Subsets
@@ -222,14 +222,10 @@ class FittedEnsemble(
         options = self._options_of_fit()
         solutions = []
         for design in self._drawable_designs(purpose):
-            features, samples = design.draw(
-                0, len(fitted.members) if n_members is None else n_members
-            )
-            threads = options.threads("members", len(features))
-            solution = _members.solve(
-                problem, features, samples, solver=options.solver, threads=threads
-            )
-            solutions.append((features, solution))
+            drawn = Drawn.of(design, len(fitted.members) if n_members is None else n_members)
+            threads = options.threads("members", len(drawn.features))
+            solution = drawn.solve(problem, options.solver, threads)
+            solutions.append((drawn.features, solution))
         return solutions
 
     # Steps of fit

@@ -222,7 +222,10 @@ def _schemes(designs: Sequence[Design], squares: Array) -> list[_Scheme]:
                 schemes.append(
                     _Scheme(weight * float(share), prior_variances * varies, float(penalty), np.inf)
                 )
-            weight *= 0.0 if design.scheme_weights is None else design.uniform_weight
+            if design.scheme_weights is None:
+                continue
+            if design.scheme_weights.any():  # the mean target has the leverages of uniform members
+                weight *= design.uniform_weight
         probabilities = design.max_features if np.ndim(design.max_features) else 1.0
         schemes.append(_Scheme(weight, probabilities * per_square, None, design.expected_size))
     return [scheme for scheme in schemes if scheme.weight > 0 and scheme.prior_variances.any()]

@@ -21,7 +21,7 @@ from .._execution.memory import describe
 from .._execution.threads import cached_property
 from .._members import Members
 from .._tuning.risk_curves import RiskCurve
-from ..subsets import Design, Determinantal
+from ..subsets import Design, Determinantal, DrawnColumns
 from .fingerprints import same_rows
 from .leverage import Leverage, leverage_of
 
@@ -194,6 +194,7 @@ KINDS: dict[str, Any] = {
     "_pairs": _pairs,
     "Design": Design,
     "Determinantal": Determinantal,
+    "DrawnColumns": DrawnColumns,
     "FittedResult": FittedResult,
     "FoldFit": FoldFit,
     "Leverage": Leverage,

@@ -31,12 +31,13 @@ def solve_principal(
     starts: Indices,
     stops: Indices,
     indices: Indices,  # sorted subsets are gathered faster
+    shifts: Array,  # (k,) added to the diagonal of G for each member
     values: Array,  # (indices, targets) solutions; NaN for a member whose factorisation broke down
     # (k,) smallest L_jj^2 / G_jj; 0: breakdown, 1: empty subset, -1: would need the columns A
     ratios: Array,
     probed: Array,  # (k,) largest |x_j| scale_j of the probes; infinity after a breakdown
 ) -> int:
-    """Solve ``G[S, S] b = C[S]`` for members of one Gram matrix."""
+    """Solve ``(G[S, S] + shift) b = C[S]`` for members of one Gram matrix."""
 
 def solve_gathered(
     begin: int,

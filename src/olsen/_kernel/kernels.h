@@ -69,8 +69,8 @@ static inline ptrdiff_t count_of(double number) { return number >= 0.0 && number
  * doubles, D to be written to, x the same in any order, i and I integers of 64 bits, f number, R range (two numbers) of
  * the lists that follow, L lists (three arrays: starts, stops, indices) by their number and what indices are below. */
 #define KERNEL_LIST(KERNEL)                                                                                            \
-    KERNEL(solve_principal, "range:R G:dpp C:dpq scale:dp A:dpn Y:drs far:dp relative:f features:Lkp values:Dvt "      \
-                            "ratios:Dk probed:Dk")                                                                     \
+    KERNEL(solve_principal, "range:R G:dpp C:dpq scale:dp A:dpn Y:drs far:dp relative:f features:Lkp shifts:dk "       \
+                            "values:Dvt ratios:Dk probed:Dk")                                                                     \
     KERNEL(solve_gathered, "range:R X:xnp Y:dnq features:Lkp samples:Lkn weights:dw scale:dp centre:f penalty:f "      \
                            "values:Dvt intercepts:Dkt ratios:Dk probed:Dk")                                            \
     KERNEL(factor_members, "range:R G:dgg C:dcq A:dpn Y:dnq rows:f scale:dp far:dp relative:f features:Lkp "           \

@@ -1,4 +1,4 @@
-/* Members of one Gram matrix: G[S, S] b = C[S].
+/* Members of one Gram matrix: (G[S, S] + shift) b = C[S], with a shift of the diagonal for each member.
  *
  * One member lives, from gather to solution, in the layout of factor.h. While one is factored, the entries of the next
  * are prefetched, where G does not fit the caches. */
@@ -15,6 +15,7 @@ struct gram {
     ptrdiff_t p;
     const double *G; /* (p, p) */
     const double *C; /* (p, q) */
+    double shift;    /* added to the diagonal */
 };
 
 /* Fill block column s from G, and from C in the rows after the last variable. */
@@ -27,6 +28,8 @@ static void gather_block(const struct member *a, ptrdiff_t s, const struct gram 
         for (ptrdiff_t j = LANES * s; j < LANES * (s + 1); j++)
             row[LANES * j] = from->C[a->q * a->own[j] + t];
     }
+    for (ptrdiff_t j = LANES * s; j < LANES * (s + 1); j++)
+        row_of(a, j)[LANES * j] += from->shift;
 }
 
 /* Gather and factor a member. The cursor fetches on the way what comes next: its list, or the member's next block. */
@@ -47,7 +50,7 @@ static int solve_principal(struct call *call) {
     struct lists features = LISTS(features);
     struct gram gram = {LENGTH(p), ARRAY(G), ARRAY(C)};
     struct data data = {LENGTH(n), LENGTH(t), ARRAY(A), ARRAY(Y), ARRAY(far), NUMBER(relative)};
-    const double *scale = ARRAY(scale);
+    const double *scale = ARRAY(scale), *shifts = ARRAY(shifts);
     double *values = ARRAY(values), *ratios = ARRAY(ratios), *probed = ARRAY(probed);
     if (data.targets > LENGTH(q) || LENGTH(v) != features.count ||
         (data.n && (LENGTH(r) != data.n || LENGTH(s) != data.targets)))
@@ -66,6 +69,7 @@ static int solve_principal(struct call *call) {
             cursor.row = cursor.column = 0, cursor.size = copy_padded(list, &features, ahead);
             cursor.last_row = cursor.size <= PREFETCH_SIZE ? cursor.size : 0;
         }
+        gram.shift = shifts[i];
         factor_principal(&a, &gram, prefetch ? &cursor : NULL);
         solve_targets(&a, data.targets, scale, own_values);
         if (needs_data(&a, a.probed)) {

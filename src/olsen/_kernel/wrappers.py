@@ -55,12 +55,15 @@ def solve_principal(
     scale: Array,
     data: MemberData,
     columns: Lists,
+    shifts: Array,
     values: Array,
     ratios: Array,
     probed: Array,
 ) -> None:
-    """Solve ``G[S, S] b = C[S]`` for members of one Gram matrix."""
-    _native.solve_principal(begin, end, G, C, scale, *data, *columns, values, ratios, probed)
+    """Solve ``(G[S, S] + shift) b = C[S]`` for members of one Gram matrix."""
+    _native.solve_principal(
+        begin, end, G, C, scale, *data, *columns, shifts, values, ratios, probed
+    )
 
 
 def solve_gathered(

@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 from .._data.fits import FoldFit
 from .._data.rows import RowData
 from .._data.splits import Splits
+from .._data.standardised import Standardised, standardise, standardised_moments
 from .._data.training import SummedData, TrainingData
 from .._data.triangle import CentredRows
 from .._execution.options import Options
+from .._execution.threads import Threads
 from ..subsets import Design, Subsets, is_count
 from . import gram, on_device, solve
 from .limit import limit_of, limits_of
 from .mean import Members, by_target, member_sum
+from .penalised import solve_members
 from .solution import Solution
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 def solve_ensemble(
@@ -42,15 +46,59 @@ def solve_ensemble(
         limit = limit_of(data, design, options.quietly)
         return limit if data.space.on_host else limit.in_space(data.space)
     features, samples = design.draw(start, int(stop), options.quietly.without_blas)
+    penalised = design.penalised_members(start, int(stop))
+    drawn = Drawn(features, samples, penalised, design.uniform_penalty)
     if data.summed is not None:
-        return _solve_from_sums(data.summed, features, options)
+        return _solve_from_sums(data.summed, drawn, options)
     rows = data.rows
     assert rows is not None
-    if not rows.space.on_host:
-        return _solve_on_device(rows, features, samples, options)
-    threads = options.threads("members", len(features.sizes))
-    solution = solve(rows, features, samples, solver=options.solver, threads=threads)
-    return Members.of(rows, features, samples, solution, weights)
+    if rows.space.on_host:
+        threads = options.threads("members", len(features.sizes))
+        solution = drawn.solve(rows, options.solver, threads)
+        return Members.of(rows, features, samples, solution, weights)
+    if len(penalised):  # the host solves members with a penalty
+        on_host = solve_ensemble(rows.on_host(), design, start, stop, options=options)
+        return on_host.in_space(rows.space)
+    return _solve_on_device(rows, features, samples, options)
+
+
+class Drawn(NamedTuple):
+    """Columns and rows of members that were drawn, of which some have a penalty."""
+
+    features: Subsets
+    samples: Subsets | None
+    penalised: Indices  # positions of the uniform members of a mixture, see `schemes.Uniform`
+    penalty: float  # of their columns, a fraction of the squared norm of every column
+
+    @classmethod
+    def of(cls, design: Design, count: int) -> Drawn:
+        """The first members of a design."""
+        features, samples = design.draw(0, count)
+        return cls(features, samples, design.penalised_members(0, count), design.uniform_penalty)
+
+    def solve(self, rows: RowData, solver: str, threads: Threads) -> Solution:
+        """Coefficients and intercepts of the members."""
+        solution = solve(rows, self.features, self.samples, solver=solver, threads=threads)
+        if len(self.penalised):
+            train, unit = standardise(rows, threads)
+            self.put_penalised(solution, train, unit, rows.means)
+        return solution
+
+    def put_penalised(
+        self, solution: Solution, train: Standardised, unit: Array, means: tuple[Array, Array]
+    ) -> None:
+        """Replace the solutions of the penalised members, as they were judged in the folds."""
+        features = self.features.take(self.penalised)
+        mean_x, mean_y = means
+        values = solve_members(train, features, self.penalty, Threads())
+        values /= unit[features.indices][:, None]
+        part = Solution(
+            values,
+            intercepts=mean_y - gram.products(values, features, mean_x),
+            refitted=np.zeros(len(features), dtype=bool),
+            solver=solution.solver,
+        )
+        solution.put(self.penalised, self.features.sizes, part, refitted=False)
 
 
 def solve_by_target(
@@ -87,10 +135,11 @@ def _solve_on_device(
     )
 
 
-def _solve_from_sums(data: SummedData, features: Subsets, options: Options) -> Members:
+def _solve_from_sums(data: SummedData, drawn: Drawn, options: Options) -> Members:
     """Solve members on all rows from moments; ill-conditioned ones, and all that ask for it, from
     the triangular factor of the rows.
     """
+    features = drawn.features
     k = len(features)
     solver = options.solver
     if data.prefers_factor:
@@ -113,6 +162,9 @@ def _solve_from_sums(data: SummedData, features: Subsets, options: Options) -> M
                 solution.put(ill_conditioned, features.sizes, refit, refitted=False)
         else:
             solution, _, _ = _solve_factored(data.factor(), features, from_factor)
+    if len(drawn.penalised):
+        train, unit = standardised_moments(data.total_moments())
+        drawn.put_penalised(solution, train, unit, (mean_x, mean_y))
     coef = member_sum(features, solution.values) / k
     return Members(
         coef=coef,

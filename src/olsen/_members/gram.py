@@ -78,7 +78,7 @@ def from_moments(
         values, doubtful = _with_probes(
             G, moments.C, scale, features=features, threads=threads, columns=columns
         )
-    intercepts = moments.mean_y - _times(values, features, moments.mean_x)
+    intercepts = moments.mean_y - products(values, features, moments.mean_x)
     return Solution(values, intercepts, doubtful, "gram")
 
 
@@ -235,7 +235,7 @@ def _refit_doubtful(
     return solution
 
 
-def _times(values: Array, features: Subsets, vector: Array) -> Array:
+def products(values: Array, features: Subsets, vector: Array) -> Array:
     """Product of every member's coefficients with a vector over all columns: (k, q)."""
     if not vector.any():
         return np.zeros((len(features.sizes), values.shape[1]))
@@ -288,6 +288,7 @@ def _solve_principal(
         scale=scale,
         data=data or kernels.MemberData.none(len(G)),
         columns=kernels.Lists.of(features.indptr, features.indices),
+        shifts=np.zeros(k),
         **vars(factored),
     )
     threads(solve, k, uses_blas=False)

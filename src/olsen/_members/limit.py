@@ -210,7 +210,8 @@ def _groups_of_uniform_members(designs: list[Design]) -> Iterator[tuple[Indices,
     groups: dict[tuple[Any, bytes], list[int]] = {}
     for t, design in enumerate(designs):
         if design.uniform_weight > 0:
-            order = b"" if design.column_order is None else design.column_order.tobytes()
+            drawn_columns = design.drawn_columns
+            order = b"" if drawn_columns is None else drawn_columns.columns.tobytes()
             drawn = (design.max_features, design.uniform_penalty)
             groups.setdefault((drawn, order), []).append(t)
     for targets in groups.values():

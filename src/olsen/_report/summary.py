@@ -125,16 +125,18 @@ def _farthest_rows(
     model: Any, y: Array, predicted: Array, row_names: Any
 ) -> dict[str, list[Any]] | None:
     """The training rows with the largest leverages, by name, in multiples of the mean leverage; None
-    if memory does not allow them.
+    if memory does not allow them, or if no column counts.
     """
     try:
         leverage = model._training_leverage()
     except MemoryError:
         return None
+    if not leverage.any():
+        return None
     farthest = np.argsort(-leverage, kind="stable")[:MOST_FAR_ROWS]
     return {
         "row": [str(row_names[i]) for i in farthest],
-        "leverage": (leverage[farthest] / (leverage.mean() or 1.0)).tolist(),
+        "leverage": (leverage[farthest] / leverage.mean()).tolist(),
         "observed": y[farthest].tolist(),
         "predicted": predicted[farthest].tolist(),
     }

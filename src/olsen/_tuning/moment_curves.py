@@ -145,7 +145,7 @@ def curves_of_many_targets(data: FoldData, sizes: Indices, paths: Paths) -> list
         products = pair_means(
             single / len(orders) / weight, pair / n_pairs / weight, mean / weight, n_pairs
         )
-        group_sizes = balanced_groups(sizes, len(data.unit))
+        group_sizes = balanced_groups(sizes, paths.n_items(len(data.unit)))
         for t in range(len(targets)):
             curve = RiskCurve(sizes, group_sizes, paths.design, products[:, :, t])
             corrections = curve.lower_bound_corrections(mean[:, t] / weight)
@@ -229,7 +229,7 @@ def _curve(folds: list[Moments], sizes: Indices, paths: Paths, products: Array) 
     mean_square = (products[0] + products[1] + (k - 2) * products[2]) / k @ (weight / weight.sum())
     curve = RowCurve.from_products(
         sizes=sizes,
-        group_sizes=balanced_groups(sizes, p),
+        group_sizes=balanced_groups(sizes, paths.n_items(p)),
         design=paths.design,
         weight=weight,
         products=products,

@@ -282,13 +282,14 @@ class Paths:
     seed: int
     design: str
     threads: Threads
+    drawn_columns: subsets.DrawnColumns | None = None  # None: all columns
     batch: int = 4  # pairs of members in a batch
     min_batches: int = 3
     max_batches: int = 10
 
     def nested(
         self,
-        n_items: int,
+        n_columns: int,
         sizes: Indices,
         weight: Array,
         residuals: Residuals,
@@ -303,7 +304,7 @@ class Paths:
         followed in one step where all will be needed. After the first batch, sizes far beyond the
         minimum are dropped: the curve has turned, and the largest members cost the most.
         """
-        followed = _Batches(self, sizes, n_items, weight, row_fraction)
+        followed = _Batches(self, sizes, n_columns, weight, row_fraction)
         while followed.count < self.max_batches and not followed.converged:
             first = followed.count
             last = first + self._next_batches(followed)
@@ -316,15 +317,15 @@ class Paths:
         return followed.curve_by_row()
 
     def nested_by_target(
-        self, n_items: int, sizes: Indices, weight: Array, sums: Sums, n_targets: int
+        self, n_columns: int, sizes: Indices, weight: Array, sums: Sums, n_targets: int
     ) -> list[RowCurve]:
         """Estimate a curve for each target from the same paths, in `min_batches` batches.
 
         Sizes far beyond the minimum are dropped for each target.
         """
-        followed = [_Batches(self, sizes, n_items, weight, None) for _ in range(n_targets)]
+        followed = [_Batches(self, sizes, n_columns, weight, None) for _ in range(n_targets)]
         for batch in range(self.min_batches):
-            orders = self.orders(n_items, batch, batch + 1)
+            orders = self.orders(n_columns, batch, batch + 1)
             n_sizes = max(len(of_target.sizes) for of_target in followed)
             (sums_of_batch,) = sums(orders, sizes[:n_sizes], self.batch)
             for t, of_target in enumerate(followed):
@@ -343,7 +344,7 @@ class Paths:
     ) -> Iterator[Array]:
         """Sums over the pairs of each batch from `first` to `last`, (3 or 5, sizes, rows, targets)."""
         sizes = followed.sizes
-        orders = self.orders(followed.n_items, first, last)
+        orders = self.orders(followed.n_columns, first, last)
         if sums is not None:
             return iter(sums(orders, sizes, self.batch))
         n_members = 2 * self.batch
@@ -368,12 +369,24 @@ class Paths:
         affordable = MAX_BATCHED_RESIDUALS // followed.n_residuals
         return max(1, min(n_needed - n_done, self.max_batches - n_done, affordable))
 
-    def orders(self, n_items: int, start: int, stop: int) -> list[Indices]:
-        """Permutations of batches `start` to `stop`, each followed by its reverse."""
+    def orders(self, n_columns: int, start: int, stop: int) -> list[Indices]:
+        """Orders of the columns of batches `start` to `stop`, each followed by its reverse."""
+        forward_orders = self.permutations(n_columns, start * self.batch, stop * self.batch)
+        return [order for forward in forward_orders for order in (forward, forward[::-1])]
+
+    def permutations(self, n_columns: int, start: int, stop: int) -> Indices:
+        """Random orders of the columns that are drawn, number `start` to `stop`."""
         orders = subsets.permutations(
-            n_items, stop * self.batch, seed=self.seed, start=start * self.batch, stream=PATH_STREAM
+            self.n_items(n_columns), stop, seed=self.seed, start=start, stream=PATH_STREAM
         )
-        return [order for forward in orders for order in (forward, forward[::-1])]
+        if self.drawn_columns is None:
+            return orders
+        members = np.arange(start, stop)[:, None]
+        return self.drawn_columns.at(orders, members, self.seed)
+
+    def n_items(self, n_columns: int) -> int:
+        """Number of items that are drawn in the place of columns."""
+        return n_columns if self.drawn_columns is None else self.drawn_columns.n_items
 
     def run(self, work: Callable[[int, int], list[Array]], n_members: int) -> list[Array]:
         """Results of ``work(start, stop)`` over all members, divided among threads, as one list."""
@@ -387,14 +400,14 @@ class _Batches:
         self,
         paths: Paths,
         sizes: Indices,
-        n_items: int,
+        n_columns: int,
         weight: Array,
         row_fraction: float | None,
     ) -> None:
         self.sizes = sizes
         self.count = 0
-        self.n_items = n_items
-        self._group_sizes = balanced_groups(sizes, n_items, row_fraction)
+        self.n_columns = n_columns
+        self._group_sizes = balanced_groups(sizes, paths.n_items(n_columns), row_fraction)
         self._weight = weight
         self._design = paths.design
         self._members_per_batch = 2 * paths.batch
@@ -593,7 +606,7 @@ def leave_one_out(
         return np.concatenate(of_batches)
 
     return paths.nested(
-        n_items=problem.shape[1],
+        n_columns=problem.shape[1],
         sizes=sizes,
         weight=problem.weights,
         residuals=residuals,
@@ -630,7 +643,7 @@ def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = 
         return [(problem.Y - f) / mean_denominator for f in fitted]
 
     curve = paths.nested(
-        n_items=p,
+        n_columns=p,
         sizes=sizes,
         weight=problem.weights,
         residuals=residuals,
@@ -673,7 +686,7 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
     square = np.zeros((len(sizes), n, q))
     n_out_of_bag = np.zeros(n)
     n_members = 2 * paths.batch * paths.max_batches
-    orders = subsets.permutations(p, n_members, seed=paths.seed, stream=PATH_STREAM)
+    orders = paths.permutations(p, 0, n_members)
     row_orders = subsets.permutations(n, n_members, seed=paths.seed, stream=PATH_ROW_STREAM)
     row_subsets = row_orders[:, :n_samples]
 
@@ -702,7 +715,7 @@ def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) ->
     between = ((total**2 - square) / (count * (count - 1))).mean(axis=2)
     curve = RowCurve.from_products(
         sizes=sizes,
-        group_sizes=balanced_groups(sizes, p),
+        group_sizes=balanced_groups(sizes, paths.n_items(p)),
         design="independent",
         weight=problem.weights * has_pairs,
         products=np.stack([single, between, between]),
@@ -747,7 +760,7 @@ def kfold(
     weight = np.concatenate([problem.weights[test] for _, test in splits])
     paths = replace(paths, max_batches=paths.min_batches)
     return paths.nested(
-        n_items=problem.shape[1],
+        n_columns=problem.shape[1],
         sizes=sizes,
         weight=weight,
         residuals=residuals,
@@ -777,7 +790,7 @@ def kfold_by_target(
             None if training is None else [moments.targets_at(targets) for moments in training],
         )
         curves += paths.nested_by_target(
-            n_items=problem.shape[1],
+            n_columns=problem.shape[1],
             sizes=sizes,
             weight=weight,
             sums=_sums_of_folds(folds, paths.threads),
@@ -858,7 +871,7 @@ def _sums_of_folds(folds: list[_PathFold] | list[_WidePathFold], threads: Thread
                 of_batches.append(
                     sum_pairs(fold.data, batch, sizes, n_pairs, threads, rows=fold.test_columns)
                 )
-            fold_sums.append(np.concatenate(of_batches))
+            fold_sums.append(of_batches[0] if len(of_batches) == 1 else np.concatenate(of_batches))
         return np.concatenate(fold_sums, axis=3)
 
     return sums

@@ -25,7 +25,7 @@ class Caption(NamedTuple):
 
     def markdown(self, name: str) -> str:
         """A page with the picture and its caption."""
-        return f"![]({name}.png)\n\n**{self.source}: {self.title}.** {self.text}\n"
+        return f"![{self.title}]({name}.png)\n\n**{self.source}: {self.title}.** {self.text}\n"
 
     def tex(self, name: str) -> str:
         r"""A float with the picture; `\\usepackage{graphicx}` is all that it needs."""
@@ -97,14 +97,18 @@ def _comparison(table: Mapping[str, list[Any]], seed: int | None) -> list[str]:
     if not trials:
         return []
     origin = "" if seed is None else f" (seed {seed})"
-    points = f"means over {trials} trials{origin} with one standard error"
+    points = f"Points are means over {trials} simulated data sets{origin}, bars one standard error"
     distances = [
-        f"{entry['largest']:.1f} standard errors from {THEORIES[status]} ({entry['points']} points)"
+        f"{entry['largest']:.1f} standard errors from {THEORIES[status]} ({_count(entry['points'])})"
         for status, entry in deviation(table).items()
     ]
     if not distances:
-        return [f"Points are simulation, {points}, joined by lines."]
+        return [f"{points}; lines join the points."]
     return [
-        f"Lines are theory; points are simulation, {points}.",
-        f"The largest distance is {' and '.join(distances)}.",
+        f"Lines are theory. {points}.",
+        f"The largest distance of a point is {' and '.join(distances)}.",
     ]
+
+
+def _count(points: int) -> str:
+    return f"{points} point{'s' if points != 1 else ''}"

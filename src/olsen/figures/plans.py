@@ -194,7 +194,8 @@ def _risk_against_members(
         m = round(float(theory.optimal_alpha(gamma, sigma)) * p)
         problem = LinearProblem(n, p, sigma)
         few = round(row_factor * m)
-        kinds = (("all rows", n, 1.0, "exact"), ("few rows", few, few, "approximate"))
+        few_rows_status = ["exact" if members == 1 else "approximate" for members in k]
+        kinds = (("all rows", n, 1.0, "exact"), ("few rows", few, few, few_rows_status))
         for rows, n_samples, max_samples, status in kinds:
             risk = partial(theory.expected_risk, n, p, m, sigma, n_samples=n_samples)
             series = f"{name}, {rows}"

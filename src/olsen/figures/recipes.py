@@ -77,18 +77,19 @@ RECIPES: Mapping[str, Recipe] = {
         r"Risk of $k$ members on $n = {n}$ rows and $p = \gamma n$ columns with $\gamma =$ {gammas};"
         r" noise $\sigma = {sigma}$, fraction of columns $\alpha = \alpha_*$. Circles: all rows"
         r" ($\eta = 1$); squares: {row_factor} times as many rows as columns"
-        r" ($\eta = {row_factor}\,\alpha\gamma$). Dashed: optimally tuned ridge regression.",
+        r" ($\eta = {row_factor}\,\alpha\gamma$), where the risk of one member is skewed to the right and"
+        r" its standard error uncertain. Dashed: optimally tuned ridge regression.",
         {"n": 200, "sigma": 1.0, "gammas": (0.5, 1.0, 2.0), "row_factor": 1.1},
         paper={"trials": 50, "k": numbers_of_members(1000, 25)},
-        quick={"trials": 10, "k": numbers_of_members(300, 12)},
+        quick={"trials": 50, "k": numbers_of_members(300, 12)},
         is_of_the_paper=True,
     ),
     "figure3": Recipe(
         "risk against the noise",
         r"Risk of {ks} independent members on all $n = {n}$ rows ($\eta = 1$) and random columns of"
         r" $p = {p}$ against the noise $\sigma$. Top, logarithmic: $\alpha = \alpha_*$, the best fraction"
-        r" of columns of infinitely many members; bottom: $\alpha$ is the best for the $k$ at hand, at"
-        r" least one column. Theory: the expected risk at this $n$ and $p$. Dashed: the limiting risk of"
+        r" of columns for infinitely many members; bottom: the best fraction for $k$ members, but at"
+        r" least one column. Theory is the expected risk at this $n$ and $p$. Dashed: the limiting risk of"
         r" optimally tuned ridge regression.",
         {"n": 200, "p": 400, "ks": (20, 100, 500), "low": 0.1, "high": 10.0},
         paper={"trials": 100, "sigmas": _log_grid(0.1, 10.0, 17)},
@@ -98,7 +99,7 @@ RECIPES: Mapping[str, Recipe] = {
     "figure4": Recipe(
         "scaled ensembles",
         r"Limiting risk of infinitely many members, $\gamma = 0.5$, against the noise $\sigma$, without a"
-        r" scale ($\mu = 1$, circles) and with the best one ($\mu = \mu_*$, squares), for too few columns"
+        r" scale ($\mu = 1$, circles) and with the best scale ($\mu = \mu_*$, squares), for too few columns"
         r" ($\alpha = \alpha_*/2$) and for a fixed fraction ($\alpha = {fixed_alpha}$). Dashed: optimally"
         r" tuned ridge regression. The points, which the paper does not have, are at $n = {n}$, $p = {p}$,"
         r" from pairs among {members} members, and are compared with the risk at that size.",
@@ -190,6 +191,6 @@ RECIPES: Mapping[str, Recipe] = {
         r" include that of theory, which averages over {n_subsets} subsets.",
         {"n": 100, "p": 60, "n_features": 24, "sigma": 0.5, "members": 40},
         paper={"trials": 100, "n_subsets": 400},
-        quick={"trials": 10, "n_subsets": 100},
+        quick={"trials": 30, "n_subsets": 100},
     ),
 }

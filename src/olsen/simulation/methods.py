@@ -138,7 +138,8 @@ def _owners(features: subsets.Subsets) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Ridge:
-    r"""Ridge regression without intercept, :math:`(X^\top X + \lambda I)^{-1}X^\top y`.
+    r"""Ridge regression without intercept, :math:`(X^\top X + \lambda I)^{-1}X^\top y`: equation (23)
+    of the paper.
 
     Parameters
     ----------

@@ -27,5 +27,6 @@ from ._drawing import is_count as is_count
 from ._drawing import permutations as permutations
 from ._drawing import resolve_size as resolve_size
 from ._drawing import row_groups as row_groups
+from ._drawn_columns import DrawnColumns as DrawnColumns
 
 __all__ = ["Determinantal", "Subsets", "draw", "draw_members"]

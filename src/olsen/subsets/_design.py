@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._compressed import Subsets, Threads
 from ._determinantal import Determinantal
 from ._drawing import draw_members, is_all, is_count, resolve_size
+from ._drawn_columns import DrawnColumns
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Design:
         or unknown.
     scheme_weights : ndarray of shape (n_schemes,) or None, default=None
         Fraction of the members drawn by each scheme of a mixture: determinantal schemes, then
-        uniform members of size `max_features` if there is one more entry than `penalties`.
+        uniform members of size `max_features` if there is one more entry than `penalties`. All
+        zeros: no scheme has a weight, and members are drawn uniformly.
     prior_variances : ndarray of shape (n_determinantal, n_columns) or None, default=None
         Prior variances of the columns, for each determinantal scheme.
     penalties : ndarray of shape (n_determinantal,) or None, default=None
@@ -52,10 +54,10 @@ class Design:
         Processes that determinantal members are drawn from, computed once: drawing again does not
         need the data.
     uniform_penalty : float, default=0.0
-        Penalty of every column of the uniform members of an infinite mixture, as a fraction of the
-        column's squared norm.
-    column_order : ndarray of shape (n_columns,) or None, default=None
-        Column at each position from which uniform members are drawn; None: the order of the data.
+        Penalty of every column of the uniform members of a mixture, as a fraction of the column's
+        squared norm.
+    drawn_columns : DrawnColumns or None, default=None
+        Items that are drawn in the place of columns; None: all columns, in the order of the data.
 
     Examples
     --------
@@ -82,7 +84,7 @@ class Design:
     penalties: NDArray[np.float64] | None = None
     uniform_penalty: float = 0.0
     process: tuple[Determinantal, ...] | None = None
-    column_order: NDArray[np.int64] | None = None
+    drawn_columns: DrawnColumns | None = None
 
     @property
     def uniform(self) -> Design:
@@ -107,6 +109,11 @@ class Design:
         )
 
     @property
+    def n_items(self) -> int:
+        """Number of items from which columns are drawn."""
+        return self.n_columns if self.drawn_columns is None else self.drawn_columns.n_items
+
+    @property
     def all_rows(self) -> bool:
         """Whether members see every row."""
         return is_all(self.max_samples)
@@ -120,7 +127,7 @@ class Design:
             return self._draw_schemes(self.process, start, stop, threads), None
         features, samples = draw_members(
             self.n_rows,
-            self.n_columns,
+            self.n_items,
             stop,
             start=start,
             rng=self.seed,
@@ -132,9 +139,9 @@ class Design:
             distinct_rows=self.distinct_rows,
             threads=threads,
         )
-        if self.column_order is not None:
-            features = Subsets.stack(
-                [np.sort(self.column_order[subset]) for subset in features], self.n_columns
+        if self.drawn_columns is not None:
+            features = self.drawn_columns.of_members(
+                features, self.n_columns, start=start, seed=self.seed
             )
         return features, samples
 
@@ -144,6 +151,8 @@ class Design:
         """Columns of determinantal members, or of the members of a mixture."""
         if self.scheme_weights is None:
             return process[0].draw(start, stop, rng=self.seed, threads=threads)
+        if not self.scheme_weights.any():  # the mean target, whose members have no weight
+            return self.uniform.draw(start, stop, threads)[0]
         schemes = schemes_of_members(self.scheme_weights, stop)
         subsets_of_scheme = []
         for i in range(len(self.scheme_weights)):
@@ -156,6 +165,17 @@ class Design:
             subsets_of_scheme.append(iter(drawn))
         members = [next(subsets_of_scheme[i]) for i in schemes[start:].tolist()]
         return Subsets.stack(members, self.n_columns)
+
+    def penalised_members(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Positions, among members `start` to `stop`, of the uniform members of a mixture whose columns
+        have a penalty.
+        """
+        if self.uniform_penalty == 0 or self.scheme_weights is None or self.penalties is None:
+            return np.empty(0, dtype=np.int64)
+        if not self.scheme_weights.any():
+            return np.arange(stop - start)
+        schemes = schemes_of_members(self.scheme_weights, stop)[start:]
+        return np.flatnonzero(schemes == len(self.penalties))
 
     def fixed_shape(self) -> tuple[int, int] | None:
         """Number of rows and columns of every member; None if sizes differ from member to member."""

@@ -134,7 +134,7 @@ def draw(
     attempt: int = 0,
     threads: Threads | None = None,
 ) -> Subsets:
-    r"""Subsets of members ``start`` to ``stop`` (Assumption 3.1 of the paper).
+    r"""Subsets of members ``start`` to ``stop``.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def draw_members(
     start: int = 0,
     threads: Threads | None = None,
 ) -> tuple[Subsets, Subsets | None]:
-    r"""Column and row subsets of members ``start`` to ``stop``.
+    r"""Column and row subsets of members ``start`` to ``stop`` (Assumption 3.1 of the paper).
 
     Coin flips follow the paper's rejection rule: a member with :math:`|S_i| \ge |T_i| - 1` has
     infinite expected risk and is drawn again (an intercept takes one more row). Where more columns

@@ -9,7 +9,13 @@ theorem, exact, asymptotic or heuristic.
 """
 
 from .averages import covariance_risk
-from .covariance import effective_penalty, pair_risk, pair_risks, ridge_covariance_risk
+from .covariance import (
+    covariance_row_path,
+    effective_penalty,
+    pair_risk,
+    pair_risks,
+    ridge_covariance_risk,
+)
 from .finite import (
     expected_bias,
     expected_risk,
@@ -52,6 +58,7 @@ __all__ = [
     "better_side",
     "column_path",
     "covariance_risk",
+    "covariance_row_path",
     "diagonal_risk",
     "effective_penalty",
     "expected_bias",

@@ -67,7 +67,10 @@ def covariance_risk(
     Notes
     -----
     Status: asymptotic with Monte-Carlo over subsets; relative error O(1/n). Coin flips are redrawn
-    above ``eta * n - 2`` columns when their mean is below it (the paper's rule).
+    above ``eta * n - 2`` columns when their mean is below it (the paper's rule). Members of minimum
+    norm have no finite-n correction: on all columns, p / n = 3/4 and autoregressive covariance, the
+    formula was low by 4, 2 and 1 per cent for members of 16, 32 and 64 rows, with and without
+    `Sigma_test`.
 
     Examples
     --------

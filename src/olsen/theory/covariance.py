@@ -416,3 +416,46 @@ def ridge_covariance_risk(
     penalty = scalar("penalty", penalty)
     ridge = member_of(problem, np.arange(len(problem.beta)), rows=n, penalty=penalty)
     return pair_terms(problem, ridge, ridge, n).risk(sigma**2)
+
+
+def covariance_row_path(
+    eigenvalues: "ArrayLike", penalty: "ArrayLike", n_samples: "ArrayLike", *, n: float
+) -> "Floats":
+    r"""The penalty of members on `n_samples` rows that equals ridge regression of this penalty on all
+    n rows, any covariance.
+
+    .. math:: \lambda_\tau = \mu\Bigl(\tau - \sum_l \frac{s_l}{s_l+\mu}\Bigr), \qquad
+              \lambda = \mu\Bigl(n - \sum_l \frac{s_l}{s_l+\mu}\Bigr)
+
+    with the eigenvalues :math:`s_l` of the covariance. A large ensemble of ridge regressions on all
+    columns depends on penalty and rows through the effective penalty :math:`\mu` alone, so that it
+    has the risk of `ridge_covariance_risk` at every point of the path, for every signal, noise and
+    covariance of new rows. The path ends without penalty at as many rows as ridge regression has
+    degrees of freedom, where members interpolate. Penalties are absolute; for identity covariance, and in
+    fractions: `theory.row_path`. For random columns only identity covariance has such a path
+    (`theory.column_path`); elsewhere members on some of the columns shrink other directions than
+    ridge regression does.
+
+    Status: asymptotic. `penalty` and `n_samples` broadcast. Du, Patil and Kuchibhotla (2023), Patil
+    and Du (2023).
+
+    Examples
+    --------
+    >>> covariance_row_path([1.0, 1.0, 1.0, 1.0], 2.0, [4.0, 3.0, 2.0], n=4).round(12)
+    array([2., 1., 0.])
+    """
+    s, penalty = letters(eigenvalues=eigenvalues, penalty=penalty)
+    require(s.ndim == 1 and s.size, f"eigenvalues must be a vector; got shape {s.shape}.")
+    n = scalar("n", n, _arguments.ROWS_OF_A_LIMIT)
+    tau = checked("n_samples", n_samples, _arguments.ROWS_OF_A_LIMIT)
+    _arguments.require_at_most("n", np.asarray(n), n_samples=tau)
+    mu = np.reshape([_effective_penalty(s, n, value) for value in penalty.flat], penalty.shape)
+    shrunk = np.where(s > 0, s, np.inf)  # constant columns have no degrees of freedom
+    degrees = np.sum(s / (shrunk + mu[..., None]), axis=-1)
+    rows_to_spare = tau - degrees
+    require(
+        rows_to_spare >= -1e-12 * n,
+        "covariance_row_path ends without penalty at as many rows as there are degrees of freedom,"
+        f" {np.max(degrees):.6g}; got n_samples = {np.min(tau):.6g}.",
+    )
+    return np.asarray(mu * np.maximum(0, rows_to_spare))[()]

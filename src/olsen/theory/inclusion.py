@@ -191,10 +191,11 @@ def ridge_matched_probabilities(Sigma: "ArrayLike", penalty: float, *, n: float)
     .. math:: \alpha_j = [\Sigma(\Sigma+\mu I)^{-1}]_{jj}, \qquad
               \lambda = \mu\bigl(n - \mathrm{tr}\,\Sigma(\Sigma+\mu I)^{-1}\bigr)
 
-    The paper's first open question, equations (39) and (40): uniform sampling reaches the ridge optimum only when
+    The paper's first open question (section 5.1): uniform sampling reaches the ridge optimum only when
     :math:`E\,S\Sigma_{SS}^{-1}S^\top = (\Sigma+\mu I)^{-1}`, which for a diagonal covariance needs these
     :math:`\alpha_j = \Sigma_{jj}/(\Sigma_{jj}+\mu)`. For a signal :math:`\beta \sim N(0, I/p)` the best penalty
-    is :math:`p\sigma^2`.
+    is :math:`p\sigma^2`. Dropout with the same penalty has :math:`\lambda/n` in place of the larger
+    :math:`\mu`: the paper's equation (39), and `DropoutRegressor`.
 
     Status: asymptotic for diagonal Sigma, heuristic for others. From data:
     `olsen.equivalence.inclusion_probabilities`.

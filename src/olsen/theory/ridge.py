@@ -70,7 +70,8 @@ def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Flo
               \texttt{lam} = \kappa\Bigl(1 - \frac{\gamma}{1+\kappa}\Bigr)
 
     :math:`\kappa \ge 0` is the effective penalty, and the estimator that of equation (23) of the
-    paper, whose Proposition D.1 cites the risk. With :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
+    paper, which has the risk at the best penalty only (`optimal_ridge_risk`). With
+    :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
     at :math:`\alpha = \delta`, so ridge and the ensemble agree along the whole path, not at the
     optimum only. ``lam=0`` is ridgeless (minimum-norm) least squares.
 
@@ -101,7 +102,8 @@ def effective_penalty_of_ratio(lam: Floats, gamma: Floats) -> Floats:
 
 
 def row_path(lam: "ArrayLike", gamma: "ArrayLike", eta: "ArrayLike") -> "Floats":
-    r"""The penalty of members on a fraction `eta` of the rows that equals ``lam`` on all rows.
+    r"""The penalty of members on a fraction `eta` of the rows that equals ``lam`` on all rows, identity
+    covariance.
 
     .. math:: \frac{\lambda_\eta}{n} = \frac{(1-\delta)(\eta-\gamma\delta)}{\delta}, \qquad
               \delta = \texttt{alpha\_from\_penalty(lam, gamma)}
@@ -109,7 +111,8 @@ def row_path(lam: "ArrayLike", gamma: "ArrayLike", eta: "ArrayLike") -> "Floats"
     The large ensemble of ridge regressions on all columns has the same risk at every point of the
     path, from ``lam`` at ``eta=1`` to no penalty at ``eta = gamma * delta``, where members
     interpolate. Per row of a member, :math:`\lambda_\eta/(\eta n)` is linear in 1 / eta. The
-    path is that of Du, Patil and Kuchibhotla (2023) for identity covariance.
+    path is that of Du, Patil and Kuchibhotla (2023) for identity covariance; for any covariance:
+    `theory.covariance_row_path`.
 
     Status: asymptotic (`limiting_risk` depends on delta alone). Broadcasts.
 
@@ -130,14 +133,16 @@ def row_path(lam: "ArrayLike", gamma: "ArrayLike", eta: "ArrayLike") -> "Floats"
 
 
 def column_path(lam: "ArrayLike", gamma: "ArrayLike", alpha: "ArrayLike") -> "Floats":
-    r"""The penalty of members on a fraction `alpha` of the columns that equals ``lam`` on all.
+    r"""The penalty of members on a fraction `alpha` of the columns that equals ``lam`` on all, identity
+    covariance.
 
     .. math:: \frac{\lambda_\alpha}{n} = \frac{(\alpha-\delta)(1-\gamma\delta)}{\delta}, \qquad
               \delta = \texttt{alpha\_from\_penalty(lam, gamma)}
 
     The large ensemble of ridge regressions on all rows has the same risk at every point of the
     path, from ``lam`` at ``alpha=1`` to the paper's ensemble without penalty at ``alpha = delta``.
-    It is linear in alpha.
+    It is linear in alpha. With other covariances, members on random columns shrink other directions
+    than ridge regression does, and no penalty gives the same risk for every signal.
 
     Status: asymptotic (`limiting_risk` depends on delta alone). Broadcasts.
 
@@ -162,8 +167,9 @@ def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
 
     .. math:: \frac12\Bigl(x + \sqrt{x^2 + 4\sigma^2}\Bigr), \qquad x = \frac{\gamma-1}{\gamma} - \sigma^2
 
-    Dobriban and Wager (2018, Theorem 2.1), in the paper's units. It equals :math:`1-\alpha_*`, the
-    risk of the best large ensemble: Theorem 3.6, equation (24), and the Theorem (preview).
+    Dobriban and Wager (2018, Theorem 2.1), in the paper's units: Proposition D.1, equation (74). It
+    equals :math:`1-\alpha_*`, the risk of the best large ensemble: Theorem 3.6, equation (24), and the
+    Theorem (preview).
 
     Status: theorem. Broadcasts.
 

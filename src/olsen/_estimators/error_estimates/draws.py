@@ -50,8 +50,8 @@ def solve_draws(
     design = data.complete(design)
     group = 1
     if design.kind == "balanced" and design.sampling != "determinantal":
-        size = np.clip(design.expected_size, 1, design.n_columns)
-        group = int(group_size(size / design.n_columns))
+        size = np.clip(design.expected_size, 1, design.n_items)
+        group = int(group_size(size / design.n_items))
     if k < 5 * group:
         raise ValueError(
             f"{k} members are too few to estimate the variation between draws; at least {5 * group}"

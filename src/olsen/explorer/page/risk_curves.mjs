@@ -101,6 +101,14 @@ export function bestAlpha(settings) {
   return top * lowest(risk, 200);
 }
 
+/** The penalty, as lambda / n, with the lowest risk of a very large problem; zero where none helps. */
+export function bestPenalty(settings) {
+  const penaltyAt = (u) => u / (1 - u), most = 0.999; // all penalties up to a thousand
+  const risk = (share) => pointOf({ ...settings, size: "limit", lam: penaltyAt(share * most) }).risk;
+  const share = lowest(risk, 200);
+  return risk(0) <= risk(share) ? 0 : penaltyAt(share * most);
+}
+
 /** Where a function on [0, 1] is lowest: a grid, then golden sections between the neighbours of its best point. */
 function lowest(f, points) {
   let best = 0;

@@ -2,7 +2,7 @@
 
 import { Chart, shown } from "./chart.mjs";
 import { announcer, choice, evenly, nearestOf, oneOf, slider } from "./controls.mjs";
-import { bestAlpha, bestMu, curvesOver, peakOf, pointOf, wholeSizes } from "./risk_curves.mjs";
+import { bestAlpha, bestMu, bestPenalty, curvesOver, peakOf, pointOf, wholeSizes } from "./risk_curves.mjs";
 import { SCHEMAS, starts } from "./state.mjs";
 import { label, path } from "./svg.mjs";
 import { optimalRidgeRisk } from "./theory.mjs";
@@ -135,6 +135,7 @@ class RiskTab {
     this.values = values;
     LETTERS.forEach(([name], i) => this.sliders[i](values[name], extras[name] ?? ""));
     this.over(values.over);
+    this.find("click-words").hidden = values.over === "lam"; // members have no penalty elsewhere on the page
     this.size(values.size);
     this.n(values.n);
     this.design(values.design, !finite);
@@ -143,7 +144,7 @@ class RiskTab {
     this.curves = curvesOver(values.over, settings);
     this.point = pointOf(settings);
     this.ridge = optimalRidgeRisk(settings.size === "finite" ? sizes.p / sizes.n : values.gamma, values.sigma);
-    this.best = bestAlpha(values);
+    this.best = values.over === "lam" ? bestPenalty(settings) : bestAlpha(values);
     this.drawChart();
     this.fillTable();
     this.tellStatus();
@@ -181,7 +182,13 @@ class RiskTab {
   rules(c) {
     if (this.values.over === "k") return this.rulesOverK(c);
     if (this.values.over === "alpha") return this.rulesOverAlpha(c);
-    return c.level(1, "zero", "predicting 0") + this.ridgeLine(c);
+    return this.rulesOverPenalty(c);
+  }
+
+  rulesOverPenalty(c) {
+    const words = this.best > 0 ? `best λ/n = ${shown(this.best)}` : "no penalty is best";
+    const best = c.upright(this.best, "best", words, c.box.top + 14);
+    return c.level(1, "zero", "predicting 0") + this.ridgeLine(c) + best;
   }
 
   rulesOverK(c) {
@@ -217,9 +224,14 @@ class RiskTab {
   }
 
   tellStatus() {
-    const { values, best } = this, risk = pointOf({ ...values, alpha: best }).risk, cell = this.find("best-value");
-    Object.assign(cell.dataset, { alpha: best, risk });
-    cell.textContent = `The best α below the peak is ${shown(best)}, with risk ${shown(risk)}.`;
+    const { values, best } = this, isPenalty = values.over === "lam", name = isPenalty ? "lam" : "alpha";
+    const risk = pointOf({ ...values, [name]: best, size: isPenalty ? "limit" : values.size }).risk;
+    const found = isPenalty
+      ? `For this α the best penalty is ${best > 0 ? `λ/n = ${shown(best)}` : "none"}`
+      : `The best α below the peak is ${shown(best)}`;
+    const cell = this.find("best-value");
+    Object.assign(cell.dataset, { letter: name, best, risk });
+    cell.textContent = `${found}, with risk ${shown(risk)}.`;
     this.find("risk-status").innerHTML = statusOf(values);
   }
 
